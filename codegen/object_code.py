@@ -1,0 +1,168 @@
+"""Object code of one C function: made with Numba, loaded into the process with llvmlite alone.
+
+Every function takes 64-bit words; a kernel is void(int64 lo, int64 hi, int64 args). What it may call is a list of C
+names, resolved here before LLVM sees the file, since LLVM's loader leaves an unknown name as a jump to address 0.
+Knows neither keys nor files: those are `kernels` and `object_cache`.
+
+All code of a process lives in one MCJIT engine (0.1 ms a kernel; an engine each takes 0.9) and is never freed. Symbols are
+renamed at every load, so that the same key loaded twice, or in a forked child, is new code each time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from codegen import object_file
+from codegen.object_file import DamagedObject
+
+_ENTRY = "tracer_function_0000000000000000"  # the name in every object file; the loader numbers it
+_C = "memcpy memmove memset memcmp bcmp abort"
+_FLOAT = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmax fmin "
+    "fmod frexp hypot ldexp lgamma log log10 log1p log2 modf nearbyint pow remainder rint round roundeven sin sincos sinh "
+    "sqrt tan tanh tgamma trunc"
+)
+# LLVM's own helpers (libgcc): 128-bit division; half precision on a CPU without F16C.
+_HELPERS = "__divti3 __modti3 __udivti3 __umodti3 __extendhfsf2 __truncsfhf2 __truncdfhf2 __truncsfbf2 __truncdfbf2"
+KERNEL_SYMBOLS = frozenset(
+    [*_C.split(), *_HELPERS.split(), *_FLOAT.split(), *(f"{name}f" for name in _FLOAT.split())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """`arguments` 64-bit words to a word (`returns`) or to nothing, and the names of the C functions that may be called."""
+
+    arguments: int
+    returns: bool
+    symbols: frozenset[str]
+
+
+KERNEL = Signature(3, False, KERNEL_SYMBOLS)
+
+
+class CompileError(RuntimeError):
+    """A function that cannot be made into object code that stands alone."""
+
+
+def compile_function(function: Callable[..., Any], signature: Signature) -> bytes:
+    """The object file of `function`. Imports Numba."""
+    from codegen.numba_compiler import RAISED, compile_object
+
+    name = getattr(function, "__name__", "function")
+    try:
+        code = compile_object(function, _ENTRY, signature.arguments, signature.returns)
+        object_file.undefined_symbols(code, _ENTRY, signature.symbols)
+    except ValueError as error:
+        if RAISED in str(error):
+            raise CompileError(
+                f"{name}: it can raise a Python exception, and no Python runs where it is called; usual causes are a "
+                "`range` whose step is not a constant, an assert, min or max of no arguments and an index that Numba checks"
+            ) from error
+        raise CompileError(f"{name}: the compiled code cannot stand alone: {error}") from error
+    return code
+
+
+def load_function(code: bytes, signature: Signature) -> int:
+    """The address of the function in an object file, after checking the file; raises DamagedObject."""
+    needed = object_file.undefined_symbols(code, _ENTRY, signature.symbols)
+    return _loader.load(code, needed)
+
+
+def compile_here(function: Callable[..., Any], signature: Signature) -> int:
+    """Compile into this process without object code: the way on platforms that `object_file` does not know."""
+    from codegen.numba_compiler import compile_here as compile_in_process
+
+    address, owner = compile_in_process(function, signature.arguments, signature.returns)
+    _owners.append(owner)
+    return address
+
+
+_owners: list[Any] = []  # of code compiled here: it lives as long as the process
+
+
+class _Loader:
+    """The process's engine, made on first use; a forked child makes its own, for LLVM's state may be half-changed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._engine: Any = None
+        self._count = 0
+        self._kept: list[Any] = []
+        self._resolved: set[str] = set()
+        self._libraries: list[ctypes.CDLL] = []
+
+    def load(self, code: bytes, needed: list[str]) -> int:
+        import llvmlite.binding as llvm
+
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._new_engine()
+            for name in needed:
+                if name not in self._resolved:
+                    llvm.add_symbol(name, self._address_of(name))
+                    self._resolved.add(name)
+            self._count += 1
+            symbol = f"tracer_function_{self._count:016d}"
+            old = b"\0" + _ENTRY.encode() + b"\0"
+            if code.count(old) != 1:
+                raise DamagedObject("the name of its function does not occur once")
+            code = code.replace(old, b"\0" + symbol.encode() + b"\0")
+            try:
+                file = llvm.ObjectFileRef.from_data(code)
+            except ValueError as error:
+                raise DamagedObject("LLVM does not take it for an object file") from error
+            self._engine.add_object_file(file)
+            self._engine.finalize_object()
+            address: int = self._engine.get_function_address(symbol)
+            if not address:
+                raise DamagedObject("LLVM does not find its function")
+            return address
+
+    @staticmethod
+    def _new_engine() -> Any:
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+    def _address_of(self, name: str) -> int:
+        if not self._libraries:
+            self._libraries.append(ctypes.CDLL(None))
+            for library in ("libm.so.6", "libgcc_s.so.1"):
+                try:
+                    self._libraries.append(ctypes.CDLL(library))
+                except OSError:  # another C library; its symbols are those of the process
+                    continue
+        for loaded in self._libraries:
+            try:
+                address = ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value
+            except AttributeError:
+                continue
+            if address:
+                return address
+        raise DamagedObject(f"it needs {name}, which no library of this process has")
+
+    def hold(self) -> None:
+        self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def renew(self) -> None:
+        self._kept.append(self._engine)  # the parent's code stays usable
+        self._engine = None
+        self._lock = threading.RLock()
+
+
+_loader = _Loader()
+if hasattr(os, "register_at_fork"):
+    # Nobody is inside LLVM while the process forks, so no lock of LLVM's or llvmlite's is held for ever in the child.
+    os.register_at_fork(before=_loader.hold, after_in_parent=_loader.release, after_in_child=_loader.renew)
