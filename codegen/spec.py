@@ -19,6 +19,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ops.compute import Folding as Folding
+
 WIDTH = 16  # lanes of a vector value, on every CPU
 CHUNK = 4096  # elements of a reduced index that share one set of lanes
 
@@ -79,24 +81,6 @@ class Index:
 
     dst: str
     axis: str
-
-
-@dataclass(frozen=True, slots=True)
-class Folding:
-    """An operator's reduction. `state`: (name, dtype) pairs. `step` names the states and {0}, {1} ... (the arguments, cast
-    to the state's dtype where the text says so), `merge` the states and other_<state>, `finish` the states.
-
-    `exact`: merging rounds nothing (max, argmax, integer sums, any): the order is free and no chunks are needed.
-    A fold that rounds (float sum, product) has one state, so that its tree of chunks is one stack.
-    """
-
-    name: str
-    state: tuple[tuple[str, str], ...]
-    init: tuple[str, ...]
-    step: tuple[str, ...]
-    merge: tuple[str, ...]
-    finish: tuple[str, ...]
-    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

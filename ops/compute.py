@@ -1,0 +1,153 @@
+"""How an operator computes, as data: the vocabulary that lowering reads. No operator is named here.
+
+Texts are Python expressions on vector values in the functions of `codegen.vector`: `{0}`, `{1}` ... are the operands, `{T}` the
+short name of operand 0's lane type (f32, i64, bool ...), `{R}` that of the result, `{index}` the row-major position of the element in
+the result (int64), `{axis0}`, `{axis1}` ... its position along an axis. float16 and bfloat16 are float32 lanes; whoever lowers
+the text rounds its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ops.types import Type
+
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """A reduction step by step.
+
+    `state`: (name, lane type) pairs. `init`: their first values. `step` names the states and {0}, {1} ... (the arguments).
+    `merge` names the states and other_<state>, the states of a later part. `finish` gives the results from the states.
+    `exact`: merging rounds nothing (max, argmax, integer sums, any), so the order is free. A folding that rounds has one
+    state and is merged in the fixed order of the numerics contract.
+    """
+
+    name: str
+    state: tuple[tuple[str, str], ...]
+    init: tuple[str, ...]
+    step: tuple[str, ...]
+    merge: tuple[str, ...]
+    finish: tuple[str, ...]
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Element by element; operands broadcast. `text` may be a function of (operand types, result type, attributes).
+
+    `expensive`: computing it twice costs more than reading it back.
+    """
+
+    text: str | Callable[[Sequence[Type], Type, Attributes], str]
+    expensive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A fold over the attribute `axes` (with `keepdims`). `folding` is a function of (operand type, result type).
+
+    `positions`: the fold's second argument is the element's position in the reduced axes (int64).
+    """
+
+    folding: Callable[[Type, Type], Folding]
+    positions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """How a value lies in a buffer: sizes, strides and offset in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Another arrangement of the operand's own elements. `rule(layout, result shape, attributes)` gives the result's layout
+    in the operand's buffer, or None when only a copy can do it."""
+
+    rule: Callable[[Strided, tuple[int, ...], Attributes], Strided | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where a result element comes from along one axis of operand 0.
+
+    `axis`: the result's axis whose position is used, or None. `operand`: the integer operand that holds the index, and
+    `operand_axes` the result's axes by which it is indexed. `offset`: added to the position.
+    """
+
+    axis: int | None = None
+    operand: int | None = None
+    operand_axes: tuple[int, ...] = ()
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """result[i] = operand 0 at an index for each of its axes. `rule(operand types, result type, attributes)` gives one `Index`
+    an axis. `fill`: the attribute that holds the value of elements whose index is out of range (a pad), or None when an index
+    out of range is an error. Negative indices from an operand count from the end."""
+
+    rule: Callable[[Sequence[Type], Type, Attributes], tuple[Index, ...]]
+    fill: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterAdd:
+    """result = operand 0, then result[index] += operand 2 in row-major order of operand 2.
+
+    `rule(operand types, result type, attributes)` gives one `Index` for each axis of the result, in terms of operand 2's axes;
+    operand 1 holds the indices.
+    """
+
+    rule: Callable[[Sequence[Type], Type, Attributes], tuple[Index, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Concatenation:
+    """The operands one after the other along the attribute `axis`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """Matrix multiplication over the last two axes, leading axes broadcast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """Built from other operators: `rule(g, n)` gives the result (or a tuple of results)."""
+
+    rule: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The result is known before the program runs: a constant or a size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The reference, called by the program between kernels. `reason` says why it is no kernel."""
+
+    reason: str
+
+
+Compute = (
+    Scalar
+    | Reduction
+    | View
+    | Gather
+    | ScatterAdd
+    | Concatenation
+    | Contraction
+    | Composite
+    | Data
+    | Host
+)

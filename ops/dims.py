@@ -1,0 +1,278 @@
+"""Sizes of axes: an int, or an expression in named symbols in canonical form.
+
+Expressions are integer polynomials over atoms (symbols, floor divisions, maxima), so that two expressions that are equal as
+polynomials are equal objects. An expression that is a constant is always a plain int. Symbols stand for any size >= 0.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from ops.errors import ParseError, ShapeError
+
+Size = "int | Dim"
+_Monomial = tuple["_Atom", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbol:
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def substitute(self, values: Mapping[str, int | Dim]) -> int | Dim:
+        return values.get(self.name, Dim.symbol(self.name))
+
+    def symbols(self) -> set[str]:
+        return {self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class _FloorDivide:
+    numerator: int | Dim
+    denominator: int | Dim
+
+    def __str__(self) -> str:
+        return f"({self.numerator})//({self.denominator})"
+
+    def substitute(self, values: Mapping[str, int | Dim]) -> int | Dim:
+        return substitute(self.numerator, values) // substitute(self.denominator, values)
+
+    def symbols(self) -> set[str]:
+        return symbols(self.numerator) | symbols(self.denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maximum:
+    left: int | Dim
+    right: int | Dim
+
+    def __str__(self) -> str:
+        return f"max({self.left}, {self.right})"
+
+    def substitute(self, values: Mapping[str, int | Dim]) -> int | Dim:
+        return maximum(substitute(self.left, values), substitute(self.right, values))
+
+    def symbols(self) -> set[str]:
+        return symbols(self.left) | symbols(self.right)
+
+
+_Atom = _Symbol | _FloorDivide | _Maximum
+
+
+class Dim:
+    """A size that is not a constant: a polynomial with integer coefficients. Immutable and hashable.
+
+    Build with `Dim.symbol("n")` and `+ - * //` and `maximum`, `minimum`. `==` is equality as polynomials; there is no order,
+    so code that compares sizes must say what it does for symbols.
+    """
+
+    __slots__ = ("_hash", "terms")
+    terms: tuple[tuple[_Monomial, int], ...]
+
+    def __init__(self, terms: tuple[tuple[_Monomial, int], ...]) -> None:
+        self.terms = terms
+        self._hash = hash(terms)
+
+    @staticmethod
+    def symbol(name: str) -> Dim:
+        """The symbol `name`, an identifier."""
+        if not name.isidentifier() or name == "max":
+            raise ShapeError(f"a symbolic size is named by an identifier, got {name!r}")
+        return Dim((((_Symbol(name),), 1),))
+
+    @staticmethod
+    def _of_atom(atom: _Atom) -> Dim:
+        return Dim((((atom,), 1),))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dim) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __add__(self, other: int | Dim) -> int | Dim:
+        return _collect((*self.terms, *_terms(other)))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> int | Dim:
+        return self * -1
+
+    def __sub__(self, other: int | Dim) -> int | Dim:
+        return self + other * -1
+
+    def __rsub__(self, other: int | Dim) -> int | Dim:
+        return self * -1 + other
+
+    def __mul__(self, other: int | Dim) -> int | Dim:
+        return _collect(
+            tuple(
+                (tuple(sorted((*m, *n), key=str)), c * d)
+                for m, c in self.terms
+                for n, d in _terms(other)
+            )
+        )
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: int | Dim) -> int | Dim:
+        return _floor_divide(self, other)
+
+    def __rfloordiv__(self, other: int | Dim) -> int | Dim:
+        return _floor_divide(other, self)
+
+    def __mod__(self, other: int | Dim) -> int | Dim:
+        return self - (self // other) * other
+
+    def __str__(self) -> str:
+        parts = []
+        for monomial, coefficient in self.terms:
+            factors = [str(a) for a in monomial]
+            if coefficient != 1 or not factors:
+                factors.insert(0, str(coefficient))
+            parts.append("*".join(factors))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def __repr__(self) -> str:
+        return f"Dim({str(self)!r})"
+
+    def __bool__(self) -> bool:
+        raise ShapeError(f"whether the size {self} is zero is not known: it is symbolic")
+
+    def __index__(self) -> int:
+        raise ShapeError(f"the size {self} is symbolic, it has no integer value")
+
+
+def _terms(size: int | Dim) -> tuple[tuple[_Monomial, int], ...]:
+    return size.terms if isinstance(size, Dim) else (((), int(size)),)
+
+
+def _collect(terms: tuple[tuple[_Monomial, int], ...]) -> int | Dim:
+    total: dict[_Monomial, int] = {}
+    for monomial, coefficient in terms:
+        total[monomial] = total.get(monomial, 0) + coefficient
+    kept = tuple(
+        sorted(
+            ((m, c) for m, c in total.items() if c),
+            key=lambda t: (-len(t[0]), [str(a) for a in t[0]]),
+        )
+    )
+    if not kept:
+        return 0
+    if len(kept) == 1 and not kept[0][0]:
+        return kept[0][1]
+    return Dim(kept)
+
+
+def _floor_divide(numerator: int | Dim, denominator: int | Dim) -> int | Dim:
+    if isinstance(denominator, int):
+        if denominator == 0:
+            raise ShapeError("a size is divided by zero")
+        if isinstance(numerator, int):
+            return numerator // denominator
+        # whole multiples leave the floor: (4*n + 6)//4 = n + 6//4
+        whole = tuple((m, c // denominator) for m, c in numerator.terms if c % denominator == 0)
+        rest = tuple((m, c) for m, c in numerator.terms if c % denominator)
+        if whole:
+            remaining = _collect(rest)
+            return _collect((*whole, *_terms(remaining // denominator)))
+        return Dim._of_atom(_FloorDivide(numerator, denominator))
+    if numerator == denominator:
+        return 1
+    quotient = _exact_quotient(numerator, denominator)
+    if quotient is not None:
+        return quotient
+    return Dim._of_atom(_FloorDivide(numerator, denominator))
+
+
+def _exact_quotient(numerator: int | Dim, denominator: Dim) -> int | Dim | None:
+    """numerator / denominator when the latter is one monomial that divides every term."""
+    if len(denominator.terms) != 1:
+        return None
+    divisor, scale = denominator.terms[0]
+    terms = []
+    for monomial, coefficient in _terms(numerator):
+        rest = list(monomial)
+        for atom in divisor:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if coefficient % scale:
+            return None
+        terms.append((tuple(rest), coefficient // scale))
+    return _collect(tuple(terms))
+
+
+def maximum(left: int | Dim, right: int | Dim) -> int | Dim:
+    """The larger of two sizes, as an expression where it is not known."""
+    if left == right:
+        return left
+    difference = left - right
+    if isinstance(difference, int):
+        return left if difference > 0 else right
+    first, second = sorted((left, right), key=str)
+    return Dim._of_atom(_Maximum(first, second))
+
+
+def minimum(left: int | Dim, right: int | Dim) -> int | Dim:
+    """The smaller of two sizes."""
+    return -maximum(-left, -right)
+
+
+def product(sizes: tuple[int | Dim, ...]) -> int | Dim:
+    """The number of elements of a shape."""
+    return prod(sizes)  # type: ignore[arg-type, return-value, unused-ignore]
+
+
+def substitute(size: int | Dim, values: Mapping[str, int | Dim]) -> int | Dim:
+    """The size with symbols replaced."""
+    if not isinstance(size, Dim):
+        return size
+    total: int | Dim = 0
+    for monomial, coefficient in size.terms:
+        term: int | Dim = coefficient
+        for atom in monomial:
+            term = term * atom.substitute(values)
+        total = total + term
+    return total
+
+
+def symbols(size: int | Dim) -> set[str]:
+    """Names of the symbols in a size."""
+    if not isinstance(size, Dim):
+        return set()
+    return set().union(*(atom.symbols() for monomial, _ in size.terms for atom in monomial))
+
+
+def parse(text: str) -> int | Dim:
+    """The size written as Python arithmetic: names, integers, + - * // and max(a, b). Raises `ParseError`."""
+    try:
+        return _parse(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ParseError(f"not a size: {text[:80]!r}") from None
+
+
+def _parse(node: ast.expr) -> int | Dim:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return value
+        case ast.Name(id=name):
+            return Dim.symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_parse(operand)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _parse(left) + _parse(right)
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return _parse(left) - _parse(right)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _parse(left) * _parse(right)
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            return _parse(left) // _parse(right)
+        case ast.Call(func=ast.Name(id="max"), args=[left, right], keywords=[]):
+            return maximum(_parse(left), _parse(right))
+    raise ValueError("not a size")

@@ -1,0 +1,42 @@
+"""The errors that a user can cause. Each is also the builtin exception that fits.
+
+A message says what was expected, what came and what to do; `tracer` adds the line of the user's code.
+"""
+
+from __future__ import annotations
+
+
+class TracerError(Exception):
+    """Base class of every error raised on purpose by this library."""
+
+
+class ShapeError(TracerError, ValueError):
+    """Shapes, axes or sizes do not fit."""
+
+
+class DTypeError(TracerError, TypeError):
+    """An element type does not fit the operator."""
+
+
+class ArgumentError(TracerError, TypeError):
+    """An argument is of a kind that the function cannot take."""
+
+
+class TraceError(TracerError, RuntimeError):
+    """Something that cannot be recorded while a function is traced."""
+
+
+class GradError(TracerError, RuntimeError):
+    """A gradient that cannot be computed."""
+
+
+class ExportError(TracerError, ValueError):
+    """A graph that cannot be exported."""
+
+
+class ParseError(TracerError, ValueError):
+    """Text that is not the IR."""
+
+
+class VerifyError(TracerError, ValueError):
+    """A graph that breaks an invariant of the IR."""

@@ -1,0 +1,172 @@
+"""Another arrangement of the same elements: reshape, transpose, broadcast. Views where strides can express them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ops import dims
+from ops.compute import Attributes, Strided, View
+from ops.errors import ShapeError
+from ops.operator import Application, ErrorSample, Input, Ints, Sample, Sizes, operator
+from ops.types import Type, broadcast_shapes, short
+
+Array = np.ndarray[Any, Any]
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a row-major array."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _reshape_type(x: Type, *, shape: Sizes) -> Type:
+    if any(isinstance(d, int) and d < 0 for d in shape):
+        raise ShapeError(f"a size is negative in {tuple(shape)}")
+    if dims.product(shape) != x.size:
+        sizes = ", ".join(map(str, shape))
+        raise ShapeError(
+            f"cannot reshape {short(x)} to ({sizes}): {x.size} elements do not fill {dims.product(shape)}"
+        )
+    return Type(x.dtype, shape, x.weak)
+
+
+def reshape_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -> Strided | None:
+    """The layout of a reshaped buffer, or None if its elements are not in an arithmetic order."""
+    if 0 in shape:
+        return Strided(shape, contiguous_strides(shape), layout.offset)
+    old = [(d, s) for d, s in zip(layout.shape, layout.strides, strict=True) if d != 1]
+    strides: list[int] = []
+    position = 0
+    pending = list(shape)
+    while pending or position < len(old):
+        if position == len(old):
+            if any(d != 1 for d in pending):
+                return None
+            strides.extend([0] * len(pending))
+            break
+        size, group = old[position][0], [old[position]]
+        position += 1
+        wanted: list[int] = []
+        count = 1
+        while count != size:
+            if count < size:
+                if not pending:
+                    return None
+                wanted.append(pending.pop(0))
+                count *= wanted[-1]
+            else:
+                if position == len(old):
+                    return None
+                group.append(old[position])
+                size *= old[position][0]
+                position += 1
+        if any(a[1] != b[0] * b[1] for a, b in zip(group, group[1:], strict=False)):
+            return None
+        step = group[-1][1]
+        inner = []
+        for d in reversed(wanted):
+            inner.append(step)
+            step *= d
+        strides.extend(reversed(inner))
+    return Strided(shape, tuple(strides), layout.offset)
+
+
+@operator(
+    "Reshape",
+    type_rule=_reshape_type,
+    compute=View(reshape_layout),
+    vjp=lambda g, n: (g.reshape(n.dy, n.x.type.shape),),
+    onnx=lambda g, n: g.op("Reshape", n.x, g.shape(n.attrs.shape), allowzero=1),
+    samples=(
+        Sample((Input((3, 4)),), {"shape": (2, 6)}),
+        Sample((Input((3, 4)),), {"shape": (12,)}),
+        Sample((Input(()),), {"shape": (1, 1)}),
+        Sample((Input((0, 3)),), {"shape": (3, 0, 2)}),
+        Sample((Input((4, 6), layout="strided"),), {"shape": (2, 2, 6)}),
+    ),
+    errors=(
+        ErrorSample((Type("float32", (2, 3)),), ShapeError, "cannot reshape", {"shape": (4,)}),
+        ErrorSample((Type("float32", (2, 3)),), ShapeError, "negative", {"shape": (-2, -3)}),
+    ),
+)
+def reshape(x: Array, *, shape: Sizes) -> Array:
+    """The elements in row-major order with another shape."""
+    return np.reshape(x, tuple(int(d) for d in shape))
+
+
+def _expand_type(x: Type, *, shape: Sizes) -> Type:
+    if any(isinstance(d, int) and d < 0 for d in shape):
+        raise ShapeError(f"a size is negative in {tuple(shape)}")
+    if broadcast_shapes(x.shape, shape) != tuple(shape):
+        sizes = ", ".join(map(str, shape))
+        raise ShapeError(f"cannot expand {short(x)} to ({sizes}): only axes of size 1 grow")
+    return Type(x.dtype, shape, x.weak)
+
+
+def _expand_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -> Strided:
+    lead = len(shape) - len(layout.shape)
+    strides = (0,) * lead + tuple(
+        0 if old == 1 and new != 1 else stride
+        for old, new, stride in zip(layout.shape, shape[lead:], layout.strides, strict=True)
+    )
+    return Strided(shape, strides, layout.offset)
+
+
+@operator(
+    "Expand",
+    type_rule=_expand_type,
+    compute=View(_expand_layout),
+    vjp=lambda g, n: (g.sum_to(n.dy, n.x.type.shape),),
+    onnx=lambda g, n: g.op("Expand", n.x, g.shape(n.attrs.shape)),
+    samples=(
+        Sample((Input((3, 1)),), {"shape": (3, 4)}),
+        Sample((Input((4,)),), {"shape": (2, 3, 4)}),
+        Sample((Input(()),), {"shape": (2, 2)}),
+        Sample((Input((1, 2)),), {"shape": (0, 2)}),
+    ),
+    errors=(
+        ErrorSample((Type("float32", (2, 3)),), ShapeError, "expand", {"shape": (2, 1)}),
+        ErrorSample((Type("float32", (2, 3)),), ShapeError, "broadcast", {"shape": (4, 5)}),
+    ),
+)
+def expand(x: Array, *, shape: Sizes) -> Array:
+    """x broadcast to a shape."""
+    return np.broadcast_to(x, tuple(int(d) for d in shape))
+
+
+def _transpose_type(x: Type, *, perm: Ints) -> Type:
+    if sorted(perm) != list(range(x.rank)):
+        raise ShapeError(f"perm must order the axes 0 to {x.rank - 1} of {short(x)}, got {tuple(perm)}")
+    return Type(x.dtype, tuple(x.shape[p] for p in perm), x.weak)
+
+
+def _transpose_vjp(g: Any, n: Application) -> Any:
+    return (g.Transpose(n.dy, perm=tuple(int(k) for k in np.argsort(n.attrs.perm))),)
+
+
+@operator(
+    "Transpose",
+    type_rule=_transpose_type,
+    compute=View(
+        lambda layout, shape, attrs: Strided(
+            shape, tuple(layout.strides[p] for p in attrs["perm"]), layout.offset
+        )
+    ),
+    vjp=_transpose_vjp,
+    onnx="Transpose",
+    samples=(
+        Sample((Input((3, 4)),), {"perm": (1, 0)}),
+        Sample((Input((2, 3, 4)),), {"perm": (2, 0, 1)}),
+        Sample((Input(()),), {"perm": ()}),
+        Sample((Input((0, 3)),), {"perm": (1, 0)}),
+    ),
+    errors=(ErrorSample((Type("float32", (2, 3)),), ShapeError, "perm must order", {"perm": (0, 0)}),),
+)
+def transpose(x: Array, *, perm: Ints) -> Array:
+    """Axes in another order: axis k of the result is axis perm[k] of x."""
+    return np.transpose(x, perm)

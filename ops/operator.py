@@ -1,0 +1,377 @@
+"""What an operator is: one frozen record that every other part of the system reads, and the table of all records.
+
+A rule has the form `rule(g, n)`: `g` builds (`g.Mul(a, b)` or `g.op("Mul", a, b)`), `n` is the application: inputs, outputs,
+attributes and, in a gradient rule, the cotangents. Rules never see arrays; whatever builds may run at once or record.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from ops.compute import Compute
+from ops.dims import Dim
+from ops.errors import ArgumentError, TracerError
+from ops.types import DTYPES, Type
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayData:
+    """An array as an attribute: dtype name, shape and bytes in C order, compared by content."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes = field(repr=False)
+
+    @staticmethod
+    def of(array: np.ndarray[Any, Any]) -> ArrayData:
+        """A copy of the array's content."""
+        type_ = Type.of(array)
+        native = np.ascontiguousarray(array, type_.numpy)
+        return ArrayData(type_.dtype, array.shape, native.tobytes())
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """A read-only array."""
+        return np.frombuffer(self.data, Type(self.dtype).numpy).reshape(self.shape)
+
+
+Sizes = tuple["int | Dim", ...]
+Ints = tuple[int, ...]
+Floats = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute's declared type: one of bool, int, float, str, Sizes, Ints, Floats, "Dim" (a size), ArrayData."""
+
+    name: str
+    kind: Any
+    default: Any = inspect.Parameter.empty
+
+    def normalize(self, value: Any) -> Any:
+        """The value in its declared type: 1 for a float attribute is 1.0, lists are tuples."""
+        kind = self.kind
+        try:
+            if value is None and self.default is None:
+                return None
+            if kind is bool and isinstance(value, bool | np.bool_):
+                return bool(value)
+            if kind is int and not isinstance(value, bool | str):
+                return value.__index__()
+            if kind is float and not isinstance(value, bool | str):
+                return float(value)
+            if kind is str and isinstance(value, str):
+                return value
+            if kind == Floats:
+                return tuple(float(v) for v in value)
+            if kind == Ints:
+                return tuple(v.__index__() for v in value)
+            if kind == Sizes:
+                return tuple(v if isinstance(v, Dim) else v.__index__() for v in value)
+            if kind == (int | Dim):
+                return value if isinstance(value, Dim) else value.__index__()
+            if kind is ArrayData and isinstance(value, ArrayData):
+                return value
+        except (TypeError, ValueError, AttributeError):
+            pass
+        raise ArgumentError(f"attribute {self.name} takes {_kind_name(kind)}, got {value!r}")
+
+
+def _kind_name(kind: Any) -> str:
+    return {Sizes: "sizes", Ints: "integers", Floats: "floats", int | Dim: "a size"}.get(
+        kind, getattr(kind, "__name__", str(kind))
+    )
+
+
+class Attributes(dict[str, Any]):
+    """Attributes of one application, read as `n.attrs.axis` in rules."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """One use of an operator, as rules see it. `needs`: which inputs a gradient is wanted for; `cotangents`: one for each
+    output, None where nothing depends on it."""
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    attrs: Attributes
+    cotangents: tuple[Any, ...] = ()
+    needs: tuple[bool, ...] = ()
+
+    @property
+    def x(self) -> Any:
+        """The first input."""
+        return self.inputs[0]
+
+    @property
+    def y(self) -> Any:
+        """The first output."""
+        return self.outputs[0]
+
+    @property
+    def dy(self) -> Any:
+        """The cotangent of the first output."""
+        return self.cotangents[0]
+
+
+Rule = Callable[[Any, Application], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroGradient:
+    """The derivative is zero wherever it exists (comparisons, rounding, integer results)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoGradient:
+    """No derivative is offered; asking for one is an error that gives the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The gradient follows from the decomposition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """There is no ONNX form; exporting is an error that gives the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The ONNX form follows from the decomposition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """How a test draws one input: shape, element type (None: the type under test), range, or given values.
+
+    `special` adds zeros, infinities, NaN and extremes to the values; `layout` "strided" gives a non-contiguous array.
+    """
+
+    shape: tuple[int, ...] = ()
+    dtype: str | None = None
+    low: float = -2.0
+    high: float = 2.0
+    special: bool = False
+    layout: str = "contiguous"
+    values: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Inputs and attributes that tests feed to an operator. `dtypes` limits the types under test."""
+
+    inputs: tuple[Input, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: tuple[str, ...] | None = None
+    gradient: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSample:
+    """A wrong use: operand types, attributes, the error's class and words of its message."""
+
+    types: tuple[Type, ...]
+    error: type[TracerError]
+    match: str
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operator:
+    """Everything that is known of an operator. See the modules of `ops` for the declarations.
+
+    `inputs`: names; the last may be variadic (`*inputs`). `ulp`: how far compiled results may be from the reference's, in
+    units in the last place of the result type; 0 means equal bits. `dtypes`: element types of operand 0.
+    """
+
+    name: str
+    doc: str
+    inputs: tuple[str, ...]
+    variadic: bool
+    optional: int
+    attributes: Mapping[str, Attribute]
+    type_rule: Callable[..., Any]
+    reference: Callable[..., Any]
+    compute: Compute
+    vjp: Rule | ZeroGradient | NoGradient | Derived
+    onnx: str | Rule | Unsupported | Expanded
+    samples: tuple[Sample, ...]
+    errors: tuple[ErrorSample, ...]
+    dtypes: tuple[str, ...]
+    ulp: float
+    random: bool
+
+    def infer(self, types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
+        """Types of the outputs. Raises the type rule's error, with the operator's name in front."""
+        try:
+            result = self.type_rule(*types, **attrs)
+        except TracerError as error:
+            if not str(error).startswith(self.name):
+                raise type(error)(f"{self.name}: {error}") from None
+            raise
+        return result if isinstance(result, tuple) else (result,)
+
+    def normalize(self, attrs: Mapping[str, Any]) -> Attributes:
+        """Attributes in declared order and types. Raises `ArgumentError` for unknown, missing or mistyped ones."""
+        unknown = [a for a in attrs if a not in self.attributes]
+        if unknown:
+            known = ", ".join(self.attributes) or "none"
+            raise ArgumentError(f"{self.name} has no attribute {unknown[0]!r}; it has: {known}")
+        result = Attributes()
+        for name, attribute in self.attributes.items():
+            value = attrs.get(name, attribute.default)
+            if value is inspect.Parameter.empty:
+                raise ArgumentError(f"{self.name} needs the attribute {name!r}")
+            result[name] = attribute.normalize(value)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return lookup, (self.name,)
+
+
+_TABLE: dict[str, Operator] = {}
+TABLE: Mapping[str, Operator] = MappingProxyType(_TABLE)
+
+
+def lookup(name: str) -> Operator:
+    """The operator of that name. Raises `ArgumentError` if there is none."""
+    try:
+        return _TABLE[name]
+    except KeyError:
+        raise ArgumentError(f"there is no operator {name!r}") from None
+
+
+def operator(
+    name: str,
+    *,
+    type_rule: Callable[..., Any],
+    compute: Compute,
+    vjp: Rule | ZeroGradient | NoGradient | Derived,
+    onnx: str | Rule | Unsupported | Expanded,
+    samples: tuple[Sample, ...],
+    errors: tuple[ErrorSample, ...] = (),
+    dtypes: tuple[str, ...] = DTYPES,
+    ulp: float = 0,
+    optional: int = 0,
+    random: bool = False,
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Declare an operator. The decorated function is its signature, documentation and meaning in NumPy.
+
+    Positional parameters are operands (the last `optional` may be left out, `*name` takes any number), keyword-only
+    parameters are attributes with their types.
+    """
+
+    def declare(reference: Callable[..., Any]) -> Operator:
+        if name in _TABLE:
+            raise ValueError(f"operator {name!r} is already declared")
+        parameters = inspect.signature(reference).parameters.values()
+        hints = get_type_hints(reference)
+        attributes = {
+            p.name: Attribute(p.name, hints[p.name], p.default)
+            for p in parameters
+            if p.kind is p.KEYWORD_ONLY
+        }
+        operands = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        record = Operator(
+            name=name,
+            doc=inspect.cleandoc(reference.__doc__ or ""),
+            inputs=tuple(p.name for p in operands),
+            variadic=any(p.kind is p.VAR_POSITIONAL for p in operands),
+            optional=optional,
+            attributes=MappingProxyType(attributes),
+            type_rule=type_rule,
+            reference=reference,
+            compute=compute,
+            vjp=vjp,
+            onnx=onnx,
+            samples=samples,
+            errors=errors,
+            dtypes=dtypes,
+            ulp=ulp,
+            random=random,
+        )
+        _TABLE[name] = record
+        return record
+
+    return declare
+
+
+class RuleBuilder:
+    """What rules build with. A subclass gives `op`; the rest is sugar."""
+
+    def op(self, name: str, *inputs: Any, **attrs: Any) -> Any:
+        """Apply an operator; one value, or a tuple when it has several outputs."""
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if not name[:1].isupper():
+            raise AttributeError(name)
+        return lambda *inputs, **attrs: self.op(name, *inputs, **attrs)
+
+    def constant(self, value: Any, dtype: str) -> Any:
+        """A constant of an element type."""
+        array = np.asarray(value).astype(Type(dtype).numpy)
+        return self.op("Constant", value=ArrayData.of(array))
+
+    def like(self, value: Any, x: Any) -> Any:
+        """A 0-d constant of x's element type."""
+        return self.constant(value, x.type.dtype)
+
+    def size(self, size: int | Dim, dtype: str = "int64") -> Any:
+        """A size as a 0-d value, known to the program only when it runs, so that kernels do not depend on it."""
+        value = self.op("Dimension", size=size)
+        return value if dtype == "int64" else self.op("Cast", value, to=dtype)
+
+    def zeros(self, type_: Type) -> Any:
+        """Zeros of a type."""
+        return self.expand(self.constant(0, type_.dtype), type_.shape)
+
+    def expand(self, x: Any, shape: Sizes) -> Any:
+        """x broadcast to a shape."""
+        return x if x.type.shape == tuple(shape) else self.op("Expand", x, shape=tuple(shape))
+
+    def reshape(self, x: Any, shape: Sizes) -> Any:
+        """x with another shape of as many elements."""
+        return x if x.type.shape == tuple(shape) else self.op("Reshape", x, shape=tuple(shape))
+
+    def sum_to(self, x: Any, shape: Sizes) -> Any:
+        """x summed over the axes along which `shape` was broadcast: the adjoint of broadcasting."""
+        shape = tuple(shape)
+        if x.type.shape == shape:
+            return x
+        lead = len(x.type.shape) - len(shape)
+        axes = tuple(range(lead)) + tuple(
+            k + lead for k, d in enumerate(shape) if d == 1 and x.type.shape[k + lead] != 1
+        )
+        if axes:
+            x = self.op("ReduceSum", x, axes=axes, keepdims=False)
+        return self.reshape(x, shape)
+
+
+def fits(text: str) -> bool:
+    """Whether a docstring opens with a one-line summary."""
+    return bool(re.match(r"\S.*\.(\n\n|\n?$)", text))
