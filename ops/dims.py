@@ -10,11 +10,12 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from ops.errors import ParseError, ShapeError
 
-Size = "int | Dim"
-_Monomial = tuple["_Atom", ...]
+
+_Monomial = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class ArrayData:
         return np.frombuffer(self.data, Type(self.dtype).numpy).reshape(self.shape)
 
 
-Sizes = tuple["int | Dim", ...]
+Sizes = tuple[int | Dim, ...]
 Ints = tuple[int, ...]
 Floats = tuple[float, ...]
 

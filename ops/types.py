@@ -14,7 +14,7 @@ from ops import dims
 from ops.dims import Dim
 from ops.errors import DTypeError, ShapeError
 
-Shape = tuple["int | Dim", ...]
+Shape = tuple[int | Dim, ...]
 
 # The printed name of each element type, in the manner of torch.onnx's dumps.
 PRINTED = {
