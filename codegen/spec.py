@@ -29,12 +29,13 @@ CHUNK = 4096  # elements of a reduced index that share one set of lanes
 class Axis:
     """One axis. Sizes come at run time as `n_<name>`.
 
-    `kind`: "row" (outer) or "inner" (the vector loop of a stage). `parts`: names of the logical axes, slowest first, that
+    `kind`: "row" (outer), "inner" (the vector loop of a stage) or "reduced" (not iterated here: the axis that an earlier
+    kernel folded into partial results, see `Combine`; after the others). `parts`: names of the logical axes, slowest first, that
     an inner axis is made of; empty when every operand collapses over it. Sizes of parts are passed as `n_<part>` too.
     """
 
     name: str
-    kind: Literal["row", "inner"]
+    kind: Literal["row", "inner", "reduced"]
     parts: tuple[str, ...] = ()
 
 
@@ -109,7 +110,24 @@ class Store:
     mode: Literal["set", "add"] = "set"
 
 
-Statement = Load | Let | Index | Fold | Store
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """dsts = the finished results of a fold whose partial results an earlier kernel left, at the present position.
+
+    The position is the row-major one in the iteration space: in a loop over the inner axis its own elements, else the row.
+    `mode`: of the kernel that wrote the `partials` (one operand a state): "columns" (its inner axis is this kernel's space)
+    or "split" (its rows are). `reduced`: the axis that it folded. `dtypes`: of dsts.
+    """
+
+    dsts: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    folding: Folding
+    partials: tuple[str, ...]
+    mode: Literal["columns", "split"]
+    reduced: str
+
+
+Statement = Load | Let | Index | Fold | Combine | Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +205,9 @@ def canonical(spec: KernelSpec) -> str:
     for a in spec.axes:
         for name in (a.name, *a.parts):
             names.setdefault(name, f"_{len(names)}")
+            names.setdefault(f"n_{name}", f"_{len(names)}")
     for s in spec.statements:
-        for name in s.dsts if isinstance(s, Fold) else (() if isinstance(s, Store) else (s.dst,)):
+        for name in s.dsts if isinstance(s, Fold | Combine) else (() if isinstance(s, Store) else (s.dst,)):
             names.setdefault(name, f"_{len(names)}")
     text = repr(replace(spec, name=""))
     return re.sub(r"\b[A-Za-z]\w*\b", lambda m: names.get(m[0], m[0]), text)
