@@ -1,0 +1,158 @@
+"""The IR of each primitive: EMIT[name](builder, element, *values), and `Emitted`, the reading that writes it.
+
+Straight-line code on `<16 x element>` values; no fast-math flag is ever set. Must not know Numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from codegen.vector.elements import DTYPE, ELEMENTS, SAME_SIZE, bits, kind
+from codegen.vector.llvm import Builder, Value, constant, intrinsic, named, suffix, vector
+from codegen.vector.readings import Reading, scalar
+
+if TYPE_CHECKING:
+    from codegen.vector.primitives import Primitive
+
+Emit = Callable[..., Value]
+EMIT: dict[str, Emit] = {}
+
+
+class Emitted(Reading):
+    """While a vector function is written as IR: a builder and an LLVM value."""
+
+    __slots__ = ("builder", "element", "value")
+
+    def __init__(self, builder: Builder, element: str, value: Value) -> None:
+        self.builder, self.element, self.value = builder, element, value
+
+    def apply(self, primitive: Primitive, element: str, operands: Sequence[Any]) -> Emitted:
+        values = []
+        for k, x in enumerate(operands):
+            if isinstance(x, Emitted):
+                values.append(x.value)
+            else:
+                target = primitive.operand_element(k, element)
+                values.append(constant(target, scalar(target, x).item()))
+        value = EMIT[primitive.name](self.builder, element, *values)
+        return Emitted(self.builder, primitive.result(element), value)
+
+
+def emits(*names: str) -> Callable[[Emit], Emit]:
+    def add(emit: Emit) -> Emit:
+        for name in names:
+            EMIT[name] = emit
+        return emit
+
+    return add
+
+
+def _either(name: str, floating: str | None, integer: str | None, unsigned: str | None = None) -> None:
+    """One builder method for floats, another for integers (a third for unsigned ones)."""
+
+    def emit(b: Builder, element: str, *values: Value) -> Value:
+        method = {"f": floating, "u": unsigned or integer}.get(kind(element), integer)
+        assert method is not None
+        return getattr(b, method)(*values)
+
+    EMIT[name] = emit
+
+
+_either("add", "fadd", "add")
+_either("sub", "fsub", "sub")
+_either("mul", "fmul", "mul")
+_either("truediv", "fdiv", None)
+_either("neg", "fneg", "neg")
+_either("and_", None, "and_")
+_either("or_", None, "or_")
+_either("xor", None, "xor")
+_either("invert", None, "not_")
+
+
+def compare(b: Builder, element: str, symbol: str, x: Value, y: Value) -> Value:
+    if kind(element) == "f":
+        return b.fcmp_unordered(symbol, x, y) if symbol == "!=" else b.fcmp_ordered(symbol, x, y)
+    return (b.icmp_signed if kind(element) == "i" else b.icmp_unsigned)(symbol, x, y)
+
+
+def _comparison(name: str, symbol: str) -> None:
+    EMIT[name] = lambda b, e, x, y: compare(b, e, symbol, x, y)
+
+
+for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!=")):
+    _comparison(_name, _symbol)
+
+
+@emits("lshift")
+def _shift_left(b: Builder, element: str, x: Value, count: Value) -> Value:
+    inside = b.icmp_unsigned("<", count, constant(element, bits(element)))
+    return b.select(inside, b.shl(x, count), constant(element, 0))
+
+
+@emits("rshift")
+def _shift_right(b: Builder, element: str, x: Value, count: Value) -> Value:
+    inside = b.icmp_unsigned("<", count, constant(element, bits(element)))
+    if kind(element) == "u":
+        return b.select(inside, b.lshr(x, count), constant(element, 0))
+    return b.ashr(x, b.select(inside, count, constant(element, bits(element) - 1)))
+
+
+EMIT["fma"] = lambda b, e, x, y, z: named(b, "fma", x, y, z)
+EMIT["sqrt"] = lambda b, e, x: named(b, "sqrt", x)
+EMIT["select"] = lambda b, e, mask, x, y: b.select(mask, x, y)
+
+
+@emits("absolute")
+def _absolute(b: Builder, element: str, x: Value) -> Value:
+    if kind(element) == "f":
+        return named(b, "fabs", x)
+    return b.select(compare(b, element, "<", x, constant(element, 0)), b.neg(x), x) if kind(element) == "i" else x
+
+
+def extremum(symbol: str) -> Emit:
+    def emit(b: Builder, element: str, x: Value, y: Value) -> Value:
+        better = b.select(compare(b, element, symbol, y, x), y, x)
+        if kind(element) == "f":
+            return b.select(b.fcmp_unordered("uno", y, y), y, better)
+        return better
+
+    return emit
+
+
+EMIT["maximum"], EMIT["minimum"] = extremum(">"), extremum("<")
+
+
+def convert(b: Builder, source: str, target: str, x: Value) -> Value:
+    """Lanes of one element as another: floats to integers saturate (NaN gives 0), integers wrap, to bool is != 0."""
+    if source == target:
+        return x
+    if target == "bool":
+        return compare(b, source, "!=", x, constant(source, 0))
+    to = vector(target)
+    match kind(source), kind(target):
+        case "f", "f":
+            return b.fpext(x, to) if target == "f64" else b.fptrunc(x, to)
+        case "f", sign:
+            name = f"llvm.fpto{'si' if sign == 'i' else 'ui'}.sat"
+            return intrinsic(b, f"{name}.{suffix(to)}.{suffix(x.type)}", to, x)
+        case sign, "f":
+            return b.sitofp(x, to) if sign == "i" else b.uitofp(x, to)
+    if source == "bool":
+        return b.zext(x, to)
+    if bits(source) == bits(target):
+        return x
+    if bits(source) > bits(target):
+        return b.trunc(x, to)
+    return b.sext(x, to) if kind(source) == "i" else b.zext(x, to)
+
+
+def _conversion(target: str) -> None:
+    EMIT[f"to_{target}"] = lambda b, e, x: convert(b, e, target, x)
+
+
+for _target in ELEMENTS:
+    _conversion(_target)
+
+EMIT["to_bits"] = EMIT["from_bits"] = lambda b, e, x: b.bitcast(x, vector(SAME_SIZE[e]))
+_ = DTYPE

@@ -1,0 +1,75 @@
+"""LLVM's types and small building blocks for vector values. Knows llvmlite's IR builder; must not know Numba."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from codegen.vector.elements import ELEMENTS, WIDTH, bits
+
+Value = Any  # of llvmlite, which has no annotations
+Builder = Any
+
+INDEX = ir.IntType(32)
+INT64 = ir.IntType(64)
+LLVM: dict[str, Any] = {e: ir.IntType(bits(e)) for e in ELEMENTS if e[0] in "iu"} | {
+    "bool": ir.IntType(1),
+    "f32": ir.FloatType(),
+    "f64": ir.DoubleType(),
+}
+# What a buffer holds: float16 and bfloat16 are moved as 16-bit integers, a bool as a byte.
+MEMORY: dict[str, Any] = LLVM | {"bool": ir.IntType(8), "f16": ir.IntType(16), "bf16": ir.IntType(16)}
+
+
+def vector(element: str, width: int = WIDTH) -> Any:
+    return ir.VectorType(LLVM[element], width)
+
+
+def memory_vector(element: str) -> Any:
+    return ir.VectorType(MEMORY[element], WIDTH)
+
+
+def suffix(type_: Any) -> str:
+    """How intrinsics name a type: v16f32, i64 ..."""
+    if isinstance(type_, ir.VectorType):
+        return f"v{type_.count}{suffix(type_.element)}"
+    if isinstance(type_, ir.FloatType):
+        return "f32"
+    return "f64" if isinstance(type_, ir.DoubleType) else "f16" if isinstance(type_, ir.HalfType) else str(type_)
+
+
+def constant(element: str, value: Any) -> Value:
+    return ir.Constant(vector(element), [value] * WIDTH)
+
+
+def constants(type_: Any, values: Sequence[Any]) -> Value:
+    return ir.Constant(ir.VectorType(type_, len(values)), list(values))
+
+
+def splat(b: Builder, x: Value) -> Value:
+    """All lanes equal to the LLVM scalar `x`."""
+    if isinstance(x, ir.Constant):
+        return ir.Constant(ir.VectorType(x.type, WIDTH), [x.constant] * WIDTH)
+    undefined = ir.Constant(ir.VectorType(x.type, WIDTH), ir.Undefined)
+    one = b.insert_element(undefined, x, ir.Constant(INDEX, 0))
+    return b.shuffle_vector(one, undefined, constants(INDEX, [0] * WIDTH))
+
+
+def shuffle(b: Builder, v: Value, lanes: Sequence[int]) -> Value:
+    return b.shuffle_vector(v, ir.Constant(v.type, ir.Undefined), constants(INDEX, lanes))
+
+
+def intrinsic(b: Builder, name: str, result: Any, *operands: Value) -> Value:
+    """Call the function `name`, declaring it in the builder's module when it is new there."""
+    function = b.module.globals.get(name)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(result, [x.type for x in operands]), name)
+    return b.call(function, operands)
+
+
+def named(b: Builder, name: str, *operands: Value) -> Value:
+    """The intrinsic llvm.<name> that maps operands of one type to that type."""
+    type_ = operands[0].type
+    return intrinsic(b, f"llvm.{name}.{suffix(type_)}", type_, *operands)

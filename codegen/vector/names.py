@@ -1,0 +1,38 @@
+"""NAMES: what kernel text may say, name -> object. The text is exec'd in it, to be run un-jitted or compiled by Numba.
+
+The same objects serve both: called on `Lanes` they are NumPy; `jit.py`, once imported, tells Numba what they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from codegen.vector import elements, lanes, memory
+from codegen.vector import math_exponential as _math_exponential  # noqa: F401  fills FUNCTIONS
+from codegen.vector.functions import FUNCTIONS
+from codegen.vector.primitives import PRIMITIVES
+from codegen.vector.readings import OPERATORS
+
+CONSTRUCTORS: dict[str, Any] = {e: d for e, d in elements.DTYPE.items() if e != "bool"}
+MEMORY_FUNCTIONS: dict[str, Any] = {
+    name: getattr(memory, name)
+    for access in ("load", "store", "gather", "scatter")
+    for name in (access, f"{access}_part", f"{access}_masked", *([f"{access}_one"] if access in ("load", "store") else []))
+}
+LANE_FUNCTIONS: dict[str, Any] = {
+    name: getattr(lanes, name)
+    for name in (
+        *("full", "below", "lane_index", "rotate", "first"),
+        *("lane_sum", "lane_product", "lane_max", "lane_min", "lane_any", "lane_all"),
+        *("tree_new", "tree_push", "tree_total", "tree_push_product", "tree_total_product"),
+    )
+}
+NAMES: dict[str, Any] = {
+    "inf": elements.inf,
+    "nan": elements.nan,
+    **CONSTRUCTORS,
+    **MEMORY_FUNCTIONS,
+    **LANE_FUNCTIONS,
+    **{name: p for name, p in PRIMITIVES.items() if name not in OPERATORS},
+    **FUNCTIONS,
+}
