@@ -1,0 +1,185 @@
+"""What all tests share: kernel cache, count of compiled kernels, golden texts, fresh processes.
+
+Knows pytest and Hypothesis. Of the project it knows one thing, `codegen.kernels.statistics()`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+
+# The walk of the table shares kernels between samples. More than this many means that it no longer
+# does, and that the suite's time grows with every sample.
+KERNEL_LIMIT = 1500
+
+# Hypothesis: the same examples in every ordinary run, so that a red run is red again; `make fuzz`
+# goes looking.
+hypothesis.settings.register_profile(
+    "test", derandomize=True, deadline=None, max_examples=50, database=None
+)
+hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=5000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fresh-kernels",
+        action="store_true",
+        help="start from an empty kernel cache, so that the count of kernels is of this run",
+    )
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite the golden texts under tests/golden instead of comparing with them",
+    )
+
+
+# ---- one kernel cache for all processes of a run -------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the cache folder before any worker starts: workers and their children inherit it."""
+    if is_worker(config):
+        return
+    if config.getoption("--fresh-kernels"):
+        folder = tempfile.mkdtemp(prefix="tracer-kernels-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ["TRACER_CACHE_DIR"] = folder
+    elif "TRACER_CACHE_DIR" not in os.environ:
+        # Not the user's own cache: a test run neither fills it nor is helped by it.
+        os.environ["TRACER_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "kernels")
+    config.pluginmanager.register(KernelCount(), "kernel-count")
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process was started by pytest-xdist to run a share of the tests."""
+    return hasattr(config, "workerinput")
+
+
+# ---- how many kernels were compiled --------------------------------------------------------------
+
+
+def kernels_compiled() -> int:
+    """Kernels that this process compiled, 0 where no test has loaded the compiler."""
+    kernels = sys.modules.get("codegen.kernels")
+    return int(kernels.statistics().compiled) if hasattr(kernels, "statistics") else 0
+
+
+class KernelCount:
+    """Sums the kernels that a run's processes compiled, prints it, fails the run over the limit."""
+
+    def __init__(self) -> None:
+        self.compiled = 0
+
+    @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
+    def pytest_testnodedown(self, node: object) -> None:
+        # Filled by pytest_sessionfinish below. A worker that died left none; its tests have failed.
+        self.compiled += getattr(node, "workeroutput", {}).get("kernels_compiled", 0)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self.compiled += kernels_compiled()
+        if self.compiled > KERNEL_LIMIT and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        fresh = terminalreporter.config.getoption("--fresh-kernels")
+        start = "from an empty cache" if fresh else "the others were cached"
+        line = f"kernels compiled: {self.compiled} ({start}; at most {KERNEL_LIMIT})"
+        if self.compiled > KERNEL_LIMIT:
+            terminalreporter.write_line(f"FAILED {line}", red=True)
+        else:
+            terminalreporter.write_line(line)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if is_worker(session.config):
+        session.config.workeroutput["kernels_compiled"] = kernels_compiled()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --update-golden, run only the tests that compare with a golden text."""
+    if config.getoption("--update-golden"):
+        uses = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
+        others = set(items).difference(uses)
+        config.hook.pytest_deselected(items=list(others))
+        items[:] = uses
+
+
+# ---- fixtures ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same random numbers in every run."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden("step.ir", text)` compares a text with the copy under review in tests/golden."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"no tests/golden/{name}: run `make golden` and review what it writes")
+        expected = path.read_text(encoding="utf-8")
+        if text != expected:
+            lines = difflib.unified_diff(
+                expected.splitlines(), text.splitlines(), f"tests/golden/{name}", "now", lineterm=""
+            )
+            pytest.fail(
+                "\n".join(lines) + "\nIf this is what you meant, run `make golden`.", pytrace=False
+            )
+
+    return compare
+
+
+@pytest.fixture
+def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`run_python(code)` runs code in a fresh process, the checkout first on its path.
+
+    It runs in an empty folder with warnings as errors, and fails the test unless it ends well;
+    with `check=False` a failure is returned like success.
+    """
+
+    def run(
+        code: str,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        path: str | Path = ROOT,
+        folder: Path = tmp_path,
+        check: bool = True,
+        timeout: float = 300,
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, *arguments],
+            env={**os.environ, "PYTHONPATH": str(path), **(environment or {})},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check and done.returncode != 0:
+            report = f"the process ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+            pytest.fail(report, pytrace=False)
+        return done
+
+    return run
