@@ -10,8 +10,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import ir
 from numba.core import types
+from numba.core.registry import cpu_target
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
@@ -21,7 +21,8 @@ from codegen.vector.emit import EMIT, Emitted
 from codegen.vector.emit_lanes import LANES_EMIT, rotate
 from codegen.vector.emit_memory import MEMORY_EMIT
 from codegen.vector.functions import FUNCTIONS, VectorFunction
-from codegen.vector.llvm import INDEX, INT64, MEMORY, splat, vector
+from codegen.vector.llvm import INDEX, MEMORY, splat, vector
+from codegen.vector.names import CONSTRUCTORS
 from codegen.vector.primitives import PRIMITIVES, Primitive
 from codegen.vector.readings import OPERATORS
 
@@ -68,16 +69,70 @@ Typing = Callable[..., Any]
 Lowering = Callable[[Any, Any, Any, Any], Any]
 
 
+class TableFunction(types.Function):  # type: ignore[misc]
+    """The type of our functions: a call is typed by one look-up, without Numba's search through templates."""
+
+    def __init__(self, template: Any) -> None:
+        super().__init__(template)
+        self.typing: Typing = self.templates[0].typing
+        self.known: dict[Any, Any] = {}
+
+    def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        sig = None if kws else self.typing(*args)
+        if sig is None:
+            return super().get_call_type(context, args, kws)  # fails, with Numba's message
+        self._impl_keys[sig.args] = self.typing_key
+        return sig
+
+
+class LaneOperator(TableFunction):
+    """The type of one of Python's operators: lanes are typed at once, all else as before."""
+
+    def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        if any(isinstance(t, VecType | PointerType) for t in args) and (sig := self.typing(*args)):
+            self._impl_keys[sig.args] = self.typing_key
+            return sig
+        if kws or not all(isinstance(t, types.Number) for t in args):
+            return types.Function.get_call_type(self, context, args, kws)
+        # Index arithmetic: Numba's answer, found once.
+        args = tuple(types.unliteral(t) for t in args)
+        if args not in self.known:
+            self.known[args] = types.Function.get_call_type(self, context, args, kws)
+        return self.known[args]
+
+    def augment(self, other: Any) -> Any:
+        same = other.typing_key == self.typing_key
+        return LaneOperator(self.templates + other.templates) if same else None
+
+
+register_model(TableFunction)(models.OpaqueModel)
+register_model(LaneOperator)(models.OpaqueModel)
+
+
+def template(key: Any, typing: Typing) -> Any:
+    """Numba's form of a typing rule."""
+
+    def generic(self: Any, args: Any, kws: Any) -> Any:
+        return typing(*args)
+
+    rule = staticmethod(typing)
+    return type("Template", (AbstractTemplate,), {"key": key, "generic": generic, "typing": rule})
+
+
 def register(key: Any, typing: Typing, lower: Lowering, *patterns: tuple[Any, ...]) -> None:
-    """Tell Numba of `key`, a function or operator: argument types -> signature or None, and its IR."""
-
-    class Template(AbstractTemplate):  # type: ignore[misc]
-        def generic(self, args: Any, kws: Any) -> Any:
-            return typing(*args)
-
-    Template.key = key
-    infer_global(key, types.Function(Template))
+    """Tell Numba of one of our functions: argument types -> signature or None, and its IR."""
+    infer_global(key, TableFunction(template(key, typing)))
     for pattern in patterns or ((types.VarArg(types.Any),),):
+        lower_builtin(key, *pattern)(lower)
+
+
+def register_operator(key: Any, typing: Typing, lower: Lowering, *patterns: tuple[Any, ...]) -> None:
+    """Tell Numba what one of Python's operators means on lanes, first of all it means."""
+    context = cpu_target.typing_context
+    others = context._lookup_global(key)
+    context._remove_global(key)
+    context._insert_global(key, LaneOperator((template(key, typing), *others.templates)))
+    for pattern in patterns:
         lower_builtin(key, *pattern)(lower)
 
 
@@ -135,6 +190,7 @@ def function_lowering(function: VectorFunction) -> Lowering:
     return lower
 
 
+cpu_target.typing_context.refresh()  # so that Python's operators are there
 for _name, _primitive in PRIMITIVES.items():
     if _name in OPERATORS:
         number = types.Number
@@ -143,7 +199,7 @@ for _name, _primitive in PRIMITIVES.items():
             patterns = [(VecType, VecType), (VecType, number), (number, VecType)]
             patterns += [(VecType, types.Boolean), (types.Boolean, VecType)]
         key = getattr(operator, _name)
-        register(key, lane_typing(_primitive), primitive_lowering(_primitive), *patterns)
+        register_operator(key, lane_typing(_primitive), primitive_lowering(_primitive), *patterns)
     else:
         register(_primitive, lane_typing(_primitive), primitive_lowering(_primitive))
 for _function in FUNCTIONS.values():
@@ -208,7 +264,7 @@ def table(function: Any, emit: Callable[..., Any], result: Callable[[str], Any],
         value = emit(builder, element, *args)
         return context.get_dummy_value() if value is None else value
 
-    register(function, table_typing(kinds, result), lower, *([()] if not kinds else []))
+    register(function, table_typing(kinds, result), lower)
 
 
 def nothing(element: str) -> Any:
@@ -249,6 +305,25 @@ for _name, _result, *_kinds in (
     table(getattr(lanes, _name), LANES_EMIT[_name], _result, *_kinds)
 
 
+# ---- numbers -------------------------------------------------------------------------------------------
+def _constructor(constructor: Any) -> None:
+    """f32(x), i64(x) ...: Numba's own cast of a number."""
+    target = SCALAR[constructor.element]
+
+    def typing(*args: Any) -> Any:
+        number = len(args) == 1 and isinstance(args[0], types.Number | types.Boolean)
+        return signature(target, types.unliteral(args[0])) if number else None
+
+    def lower(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        return context.cast(b, args[0], sig.args[0], target)
+
+    register(constructor, typing, lower)
+
+
+for _constructor_object in CONSTRUCTORS.values():
+    _constructor(_constructor_object)
+
+
 def _rotate_typing(*args: Any) -> Any:
     """The count must be a literal: it becomes a shuffle."""
     if len(args) == 2 and isinstance(args[0], VecType) and isinstance(args[1], types.IntegerLiteral):
@@ -286,6 +361,5 @@ def _set_item(context: Any, b: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
-register(operator.getitem, _item_typing, _get_item, (PointerType, types.Integer))
-register(operator.setitem, _set_item_typing, _set_item, (PointerType, types.Integer, types.Any))
-_ = ir, INT64
+register_operator(operator.getitem, _item_typing, _get_item, (PointerType, types.Integer))
+register_operator(operator.setitem, _set_item_typing, _set_item, (PointerType, types.Integer, types.Any))

@@ -11,9 +11,9 @@ from codegen.vector import elements, lanes, memory
 from codegen.vector import math_exponential as _math_exponential  # noqa: F401  fills FUNCTIONS
 from codegen.vector.functions import FUNCTIONS
 from codegen.vector.primitives import PRIMITIVES
-from codegen.vector.readings import OPERATORS
+from codegen.vector.readings import OPERATORS, Constructor
 
-CONSTRUCTORS: dict[str, Any] = {e: d for e, d in elements.DTYPE.items() if e != "bool"}
+CONSTRUCTORS: dict[str, Any] = {e: Constructor(e) for e in elements.ELEMENTS if e != "bool"}
 MEMORY_FUNCTIONS: dict[str, Any] = {
     name: getattr(memory, name)
     for access in ("load", "store", "gather", "scatter")

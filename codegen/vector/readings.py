@@ -93,6 +93,19 @@ class Lanes(Reading):
         return Lanes(np.broadcast_to(np.asarray(result), (16,)))
 
 
+class Constructor:
+    """f32, i64 ... in kernel text: a number as a scalar of that element."""
+
+    def __init__(self, element: str) -> None:
+        self.__name__ = self.element = element
+
+    def __repr__(self) -> str:
+        return f"<constructor {self.element}>"
+
+    def __call__(self, x: Any) -> Any:
+        return scalar(self.element, x)
+
+
 def scalar(element: str, x: Any) -> Any:
     """`x` as a NumPy scalar of a lane element; integers wrap and floats are cut, as a compiled cast does."""
     if kind(element) in "iu" and isinstance(x, int | np.integer):
