@@ -1,0 +1,241 @@
+"""What a printer needs to know of a kernel specification, found once and checked: lane elements, and what varies between lanes.
+
+Knows the specification only: no target, no text of loops. A faulty specification raises `SpecError`, which says where.
+"""
+
+from __future__ import annotations
+
+import keyword
+from dataclasses import dataclass, field
+
+from codegen.source import words
+from codegen.spec import (
+    Combine,
+    Fold,
+    Folding,
+    Index,
+    KernelSpec,
+    Let,
+    Load,
+    Schedule,
+    Stage,
+    Statement,
+    Store,
+)
+from codegen.vector.elements import DTYPE, LANE_ELEMENT, MEMORY_ELEMENT
+
+# What the printers call their own variables, beside <operand>_..., n_<axis>, <result>_<state>.
+RESERVED = frozenset(
+    "lo hi args lane lanes left live begin stop end chunk chunks number pending level task row rest first_row block".split()
+)
+
+
+class SpecError(ValueError):
+    """A kernel specification that means nothing: an unknown name, a wrong number of indices, a statement out of place."""
+
+
+class Unsupported(NotImplementedError):
+    """A specification or schedule that a target cannot run. The message says which part and what to do instead."""
+
+
+def lane_element(dtype: str) -> str:
+    """The lane element of NumPy's name of a dtype, or of a lane element itself."""
+    if dtype in DTYPE:
+        return dtype
+    if dtype not in LANE_ELEMENT:
+        raise SpecError(f"unknown dtype {dtype!r}; known are {', '.join(LANE_ELEMENT)}")
+    return LANE_ELEMENT[dtype]
+
+
+def memory_element(dtype: str) -> str:
+    """The memory element of NumPy's name of a dtype, or of a memory element itself."""
+    if dtype in DTYPE or dtype in ("f16", "bf16"):
+        return dtype
+    if dtype not in MEMORY_ELEMENT:
+        raise SpecError(f"unknown dtype {dtype!r}; known are {', '.join(MEMORY_ELEMENT)}")
+    return MEMORY_ELEMENT[dtype]
+
+
+def over_rows(statement: Statement) -> bool:
+    """Whether it is a fold over the rows."""
+    return isinstance(statement, Fold) and statement.over == "rows"
+
+
+@dataclass
+class Analysis:
+    """Facts about a spec under a schedule.
+
+    `elements`: the lane element of each value. `varying`: values whose lanes differ. `numbers`: of the statements, by place.
+    """
+
+    spec: KernelSpec
+    schedule: Schedule
+    elements: dict[str, str] = field(default_factory=dict)
+    varying: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        spec = self.spec
+        self.rows = tuple(a.name for a in spec.rows)
+        self.inner = spec.inner.name if spec.inner else None
+        self.parts = spec.inner.parts if spec.inner else ()
+        self.operands = {o.name: o for o in spec.operands}
+        self.sizes = frozenset(spec.size_names)
+        self._check_names()
+        number = 0
+        for stage in spec.stages:
+            if stage.over not in ((), (self.inner,)):
+                raise self._error(f"a stage is over () or the inner axis ({self.inner},); got {stage.over}")
+            for statement in stage.body:
+                self._visit(stage, statement, number)
+                number += 1
+        self._check_mode()
+
+    # ---- questions -----------------------------------------------------------------------------------------------------
+    def is_value(self, name: str) -> bool:
+        """Whether an index is a value (a gather), not an axis or a part of one."""
+        return name in self.elements
+
+    def folds(self, stage: Stage) -> list[Fold]:
+        """Its folds over the inner axis."""
+        return [s for s in stage.body if isinstance(s, Fold) and s.over != "rows"]
+
+    @property
+    def row_folds(self) -> list[Fold]:
+        """The folds over the rows."""
+        return [s for s in self.spec.statements if isinstance(s, Fold) and s.over == "rows"]
+
+    # ---- checks --------------------------------------------------------------------------------------------------------
+    def _error(self, text: str) -> SpecError:
+        return SpecError(f"kernel {self.spec.name}: {text}")
+
+    def _check_names(self) -> None:
+        spec = self.spec
+        names = [spec.name, *(o.name for o in spec.operands)]
+        names += [n for a in spec.axes for n in (a.name, *a.parts)]
+        for name in names:
+            self._check_name(name)
+        twice = {n for n in names if names.count(n) > 1}
+        if twice:
+            raise self._error(f"{', '.join(sorted(twice))} names two things")
+        kinds = [a.kind for a in spec.axes]
+        if kinds.count("inner") > 1 or "inner" in kinds and "row" in kinds[kinds.index("inner") :]:
+            raise self._error("axes are rows first, then at most one inner axis")
+        for o in spec.operands:
+            memory_element(o.dtype)
+
+    def _check_name(self, name: str) -> None:
+        if not name.isidentifier() or keyword.iskeyword(name) or name in RESERVED:
+            raise self._error(f"{name!r} cannot be a name in kernel text")
+
+    def _check_mode(self) -> None:
+        mode, spec = self.schedule.mode, self.spec
+        loops = [s for s in spec.stages if s.over]
+        folds = [f for s in loops for f in self.folds(s)]
+        if self.row_folds and mode != "columns":
+            raise self._error("a fold over the rows needs Schedule(mode='columns')")
+        if mode in ("flat", "split") and self.inner is None:
+            raise self._error(f"mode {mode!r} needs an inner axis")
+        if mode == "flat" and (self.rows or folds):
+            raise self._error("mode 'flat' is for a spec without row axes and without folds")
+        if mode == "split":
+            for fold in folds:
+                self._check_partials(fold.dsts, fold.folding)
+        if self.schedule.swap and (mode != "rows" or folds or len(loops) != 1 or spec.stages[-1] is not loops[0]):
+            raise self._error("swap is for mode 'rows', with one loop over the inner axis, last, and without folds")
+
+    def _check_partials(self, dsts: tuple[str, ...], folding: Folding) -> None:
+        if len(dsts) != len(folding.state):
+            raise self._error(f"folding {folding.name} has {len(folding.state)} states; got partials {dsts}")
+        for name, (state, element) in zip(dsts, folding.state, strict=True):
+            o = self.operands.get(name)
+            if o is None or o.role != "partial":
+                raise self._error(f"{name!r} should be an operand of role 'partial'")
+            if memory_element(o.dtype) != lane_element(element):
+                raise self._error(f"state {state} of {folding.name} is {element}; partial {name} is {o.dtype}")
+
+    # ---- one statement ---------------------------------------------------------------------------------------------------
+    def _visit(self, stage: Stage, s: Statement, number: int) -> None:
+        where = f"statement {number} ({type(s).__name__})"
+        if isinstance(s, Load):
+            self._index(s.operand, s.index, stage, where)
+            if s.valid is not None and (self._value(s.valid, where) != "bool" or s.fill is None):
+                raise self._error(f"{where}: valid is a boolean value and needs a fill")
+            names = {*s.index, *([s.valid] if s.valid else [])}
+            self._define(s.dst, self.operands[s.operand].dtype, self._varies(names, stage), where)
+        elif isinstance(s, Let):
+            names = words(s.text) & self.elements.keys()
+            self._define(s.dst, s.dtype, bool(stage.over) and bool(names & self.varying), where)
+        elif isinstance(s, Index):
+            known = {*self.rows, *self.parts, "*"} | ({self.inner} if self.inner else set())
+            if s.axis not in known:
+                raise self._error(f"{where}: no axis {s.axis!r}")
+            if not stage.over and s.axis in {self.inner, *self.parts}:
+                raise self._error(f"{where}: position along {s.axis} outside its loop")
+            self._define(s.dst, "int64", self._varies({s.axis}, stage), where)
+        elif isinstance(s, Combine):
+            self._check_partials(s.partials, s.folding)
+            for dst, dtype in zip(s.dsts, s.dtypes, strict=True):
+                self._define(dst, dtype, bool(stage.over), where)
+            if not any(a.kind == "reduced" and a.name == s.reduced for a in self.spec.axes):
+                raise self._error(f"{where}: {s.reduced!r} should be an axis of kind 'reduced'")
+        elif isinstance(s, Store):
+            self._index(s.operand, s.index, stage, where)
+            self._value(s.value, where)
+        else:
+            self._fold(s, stage, where)
+
+    def _fold(self, s: Fold, stage: Stage, where: str) -> None:
+        f = s.folding
+        for name in s.args:
+            self._value(name, where)
+        if not f.exact and len(f.state) != 1:
+            raise self._error(f"{where}: a folding that rounds has one state; {f.name} has {len(f.state)}")
+        if s.over == "rows":
+            self._check_partials(s.dsts, f)
+        elif s.over != self.inner or not stage.over:
+            raise self._error(f"{where}: folds over the inner axis in its loop, or over 'rows'; got {s.over!r}")
+        elif self.schedule.mode != "split":
+            if len(s.dsts) != len(f.finish):
+                raise self._error(f"{where}: {f.name} gives {len(f.finish)} results; got names {s.dsts}")
+            for dst, text in zip(s.dsts, f.finish, strict=True):
+                self._define(dst, self._finished(f, text), False, where)
+
+    def _finished(self, f: Folding, text: str) -> str:
+        """The lane element of a finish text: a conversion names it, else it is that of the one state it names."""
+        for element in DTYPE:
+            if text.startswith(f"to_{element}("):
+                return element
+        named = [e for n, e in f.state if n in words(text)]
+        return named[0] if named else f.state[0][1]
+
+    def _index(self, operand: str, index: tuple[str, ...], stage: Stage, where: str) -> None:
+        o = self.operands.get(operand)
+        if o is None:
+            raise self._error(f"{where}: no operand {operand!r}")
+        if len(index) != len(o.strides):
+            raise self._error(f"{where}: {operand} has {len(o.strides)} index positions; got {index}")
+        for name in index:
+            if name in {self.inner, *self.parts}:
+                if not stage.over:
+                    raise self._error(f"{where}: index {name!r} outside the loop over it")
+            elif name not in self.rows and self._value(name, where)[0] not in "iu":
+                raise self._error(f"{where}: index {name!r} is no axis and no integer value")
+
+    def _varies(self, names: set[str], stage: Stage) -> bool:
+        lanes = {*self.varying, *self.parts} | ({self.inner, "*"} if self.inner else set())
+        return bool(stage.over) and bool(names & lanes)
+
+    def _value(self, name: str, where: str) -> str:
+        if name not in self.elements:
+            raise self._error(f"{where}: no value {name!r} has been given before")
+        return self.elements[name]
+
+    def _define(self, name: str, dtype: str, varying: bool, where: str) -> None:
+        self._check_name(name)
+        if name in self.operands or name in self.sizes:
+            raise self._error(f"{where}: {name!r} is already an operand or a size")
+        element = lane_element(dtype)
+        if self.elements.setdefault(name, element) != element:
+            raise self._error(f"{where}: {name!r} is {self.elements[name]} before and {element} here")
+        if varying:
+            self.varying.add(name)
