@@ -29,14 +29,14 @@ Array = np.ndarray[Any, Any]
 
 @operator(
     "Constant",
-    type_rule=lambda *, value: Type(value.dtype, value.shape),
+    type_rule=lambda *, value, weak: Type(value.dtype, value.shape, weak),
     compute=Data(),
     vjp=ZeroGradient(),
     onnx=lambda g, n: g.array(n.attrs.value.array),
     samples=(Sample((), {"value": ArrayData.of(np.arange(6.0).reshape(2, 3))}),),
 )
-def constant(*, value: ArrayData) -> Array:
-    """An array that is part of the graph."""
+def constant(*, value: ArrayData, weak: bool = False) -> Array:
+    """An array that is part of the graph; `weak`: a Python number, which does not decide promotion."""
     return value.array
 
 

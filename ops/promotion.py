@@ -13,21 +13,18 @@ from ops.types import dtype_name as _name
 
 import numpy as np
 
-_RANK = {"bool": 0}
-
-
 def _kind(dtype: str) -> int:
     return 0 if dtype == "bool" else 2 if dtype in FLOATING else 1
 
 
 @cache
 def promote(*operands: tuple[str, bool]) -> tuple[str, bool]:
-    """The common (dtype, weak) of (dtype, weak) operands."""
+    """The common (dtype, weak) of (dtype, weak) operands. Python floats among themselves stay float64, weak."""
     strong = [d for d, weak in operands if not weak]
     weak_kind = max((_kind(d) for d, weak in operands if weak), default=-1)
     if not strong:
         widest = max(weak_kind, 0)
-        return ("bool", DEFAULT_INTEGER, DEFAULT_FLOAT)[widest], True
+        return ("bool", DEFAULT_INTEGER, "float64")[widest], True
     floating = [d for d in strong if is_floating(d)]
     if floating:
         return _floating(floating), False
@@ -53,5 +50,5 @@ def result_type(*types: Type) -> tuple[str, bool]:
 
 def floating_type(*types: Type) -> str:
     """The element type in which a floating function of the operands is computed: integers and bools give float32."""
-    dtype, _ = result_type(*types)
-    return dtype if is_floating(dtype) else DEFAULT_FLOAT
+    dtype, weak = result_type(*types)
+    return dtype if is_floating(dtype) and not weak else DEFAULT_FLOAT

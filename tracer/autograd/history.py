@@ -1,0 +1,134 @@
+"""The history of a Tensor: one node for each recorded operation, pointing back at those that made its inputs.
+
+What a node saves is found by building its gradient rule once on placeholders, so that nothing more is kept alive.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from ops.errors import GradError
+from ops.operator import Application, Attributes, NoGradient, Operator
+from ops.types import Type, is_floating
+from tracer.dispatch import Unsaved
+from tracer.graph import GraphBuilder, Value
+from tracer.source import here
+from tracer.tensor import Tensor
+
+_sequence = itertools.count()
+_SAVED: dict[Any, tuple[tuple[bool, ...], tuple[bool, ...]]] = {}
+
+
+class Node:
+    """One recorded operation. `edges`: for each input, the node and output number that made it, a leaf Tensor, or None."""
+
+    __slots__ = ("attrs", "edges", "inputs", "needs", "op", "origin", "outputs", "released", "sequence", "types", "__weakref__")
+
+    def __init__(
+        self,
+        op: Operator,
+        inputs: Sequence[Tensor],
+        attrs: Attributes,
+        outputs: Sequence[Tensor],
+        needs: tuple[bool, ...],
+    ) -> None:
+        keep_inputs, keep_outputs = saved(op, attrs, [x.type for x in inputs], [y.type for y in outputs], needs)
+        self.op, self.attrs, self.needs = op, attrs, needs
+        self.sequence = next(_sequence)
+        self.origin = here()
+        self.types = tuple(y.type for y in outputs)
+        self.edges: tuple[Any, ...] = tuple(
+            None if not need else x if x.grad_fn is None else (x.grad_fn, x.output_number)
+            for x, need in zip(inputs, needs, strict=True)
+        )
+        self.inputs: tuple[Any, ...] = tuple(
+            x if keep else Unsaved(x.type) for x, keep in zip(inputs, keep_inputs, strict=True)
+        )
+        # an output is saved without its history, which is this node: no cycle
+        self.outputs: tuple[Any, ...] = tuple(
+            y.detach() if keep else Unsaved(y.type) for y, keep in zip(outputs, keep_outputs, strict=True)
+        )
+        self.released = False
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self.op.name
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """(node, output number) for each input; (None, 0) for leaves."""
+        return tuple(e if isinstance(e, tuple) else (None, 0) for e in self.edges)
+
+    def release(self) -> None:
+        """Drop saved Tensors."""
+        self.inputs, self.outputs, self.released = (), (), True
+
+    def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
+        """Cotangents of the inputs."""
+        if self.released:
+            raise GradError(
+                f"backward a second time through {self.op.name} at {self.origin.source}: its saved Tensors are gone; "
+                "call the first backward with retain_graph=True"
+            )
+        if isinstance(self.op.vjp, NoGradient):
+            raise GradError(f"{self.op.name} has no gradient: {self.op.vjp.reason}; recorded at {self.origin.source}")
+        outputs = []
+        for number, y in enumerate(self.outputs):
+            if isinstance(y, Tensor):
+                y = y.detach()
+                y._requires_grad, y.grad_fn, y.output_number = True, self, number  # type: ignore[assignment]
+            outputs.append(y)
+        n = Application(self.inputs, tuple(outputs), self.attrs, cotangents, self.needs)
+        result: Sequence[Any] = self.op.vjp(builder, n)  # type: ignore[operator]
+        return result
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name}Backward>"
+
+
+def saved(
+    op: Operator, attrs: Attributes, inputs: list[Type], outputs: list[Type], needs: tuple[bool, ...]
+) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Which inputs and outputs the gradient rule reads the elements of."""
+    key = (op.name, tuple(attrs.items()), tuple(inputs), tuple(outputs), needs)
+    found = _SAVED.get(key)
+    if found is None:
+        if len(_SAVED) > 10_000:
+            _SAVED.clear()
+        found = _SAVED[key] = _find_saved(op, attrs, inputs, outputs, needs)
+    return found
+
+
+def _find_saved(
+    op: Operator, attrs: Attributes, inputs: list[Type], outputs: list[Type], needs: tuple[bool, ...]
+) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    if not callable(op.vjp):
+        return (False,) * len(inputs), (False,) * len(outputs)
+    builder = GraphBuilder()
+    xs, ys = [Value(t) for t in inputs], [Value(t) for t in outputs]
+    dys = tuple(Value(t) for t in outputs)
+    grads = op.vjp(builder, Application(tuple(xs), tuple(ys), attrs, dys, needs))
+    needed = {g for g, need in zip(grads, needs, strict=False) if need and g is not None}
+    for node in reversed(builder.nodes):
+        if any(v in needed for v in node.outputs):
+            needed.update(node.inputs)
+    return tuple(x in needed for x in xs), tuple(y in needed for y in ys)
+
+
+def attach(
+    op: Operator,
+    inputs: Sequence[Tensor],
+    attrs: Attributes,
+    outputs: Sequence[Tensor],
+    needs: tuple[bool, ...],
+) -> None:
+    """Give floating outputs a history."""
+    if not any(is_floating(y.type.dtype) for y in outputs):
+        return
+    node = Node(op, inputs, attrs, outputs, needs)
+    for number, y in enumerate(outputs):
+        if is_floating(y.type.dtype):
+            y._requires_grad, y.grad_fn, y.output_number = True, node, number

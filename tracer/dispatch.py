@@ -1,0 +1,112 @@
+"""Applying an operator to Tensors: at once (eager), or as a node of the trace that is being recorded.
+
+Also where history for gradients is attached and where errors get the user's line. Promotion happens above, in `functions`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ops.compute import Composite
+from ops.errors import TracerError
+from ops.operator import Application, Derived, Operator, RuleBuilder, ZeroGradient, lookup
+from ops.types import Type, is_floating
+from tracer.modes import MODES
+from tracer.source import user_line
+from tracer.tensor import Tensor
+
+
+def apply(name: str, *inputs: Tensor, **attrs: Any) -> Any:
+    """Apply the operator `name`; a Tensor, or a tuple of Tensors when it has several outputs.
+
+    Raises the operator's error (`ShapeError`, `DTypeError` ...) with the user's line.
+    """
+    op = lookup(name)
+    try:
+        return apply_operator(op, inputs, attrs)
+    except TracerError as error:
+        raise located(error) from None
+
+
+def located(error: TracerError) -> TracerError:
+    """The error with the user's line, once."""
+    if getattr(error, "located", False):
+        return error
+    line = user_line()
+    new = type(error)(f"{error}\n  at {line}" if line else str(error))
+    new.located = True  # type: ignore[attr-defined]
+    return new
+
+
+def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, Any]) -> Any:
+    """`apply` for a record."""
+    needs = (
+        tuple(x.requires_grad for x in inputs)
+        if MODES.grad_enabled and any(x.requires_grad for x in inputs)
+        else None
+    )
+    if needs is not None and isinstance(op.vjp, Derived) and isinstance(op.compute, Composite):
+        normal = op.normalize(attrs)
+        op.infer([x.type for x in inputs], normal)
+        return op.compute.rule(BUILDER, Application(inputs, (), normal))
+    recorder = MODES.recorder
+    normal = op.normalize(attrs)
+    if recorder is not None:
+        outputs = recorder.apply(op, inputs, normal)
+    else:
+        types = op.infer([x.type for x in inputs], normal)
+        results = run_reference(op, [x.array for x in inputs], normal)
+        outputs = tuple(Tensor.of_array(a, t) for a, t in zip(results, types, strict=True))
+    if needs is not None and not isinstance(op.vjp, ZeroGradient):
+        from tracer.autograd.history import attach
+
+        attach(op, inputs, normal, outputs, needs)
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def run_reference(op: Operator, arrays: list[np.ndarray[Any, Any]], attrs: Any) -> tuple[Any, ...]:
+    """The operator's meaning on arrays, always a tuple."""
+    with np.errstate(all="ignore"):
+        result = op.reference(*arrays, **attrs)
+    return result if isinstance(result, tuple) else (result,)
+
+
+class Unsaved:
+    """Stands in a gradient rule for a value whose elements the wanted gradients do not use; has a type only."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type_: Type) -> None:
+        self.type = type_
+
+
+class TensorBuilder(RuleBuilder):
+    """What gradient rules and decompositions build with: Tensors, eager or recorded."""
+
+    def op(self, name: str, *inputs: Any, **attrs: Any) -> Any:
+        """Apply an operator to Tensors. Of a value that was not saved, because its gradient is not wanted, nothing follows."""
+        op = lookup(name)
+        if any(type(x) is Unsaved for x in inputs):
+            types = op.infer([x.type for x in inputs], op.normalize(attrs))
+            outputs = tuple(Unsaved(t) for t in types)
+            return outputs[0] if len(outputs) == 1 else outputs
+        return apply_operator(op, inputs, attrs)
+
+
+BUILDER = TensorBuilder()
+
+
+def constant(value: Any, dtype: str) -> Tensor:
+    """A Tensor holding a constant of an element type; a constant of the graph in a trace."""
+    if MODES.recorder is not None:
+        result: Tensor = BUILDER.constant(value, dtype)
+        return result
+    array = np.asarray(value).astype(Type(dtype).numpy)
+    return Tensor.of_array(array, Type(dtype, array.shape))
+
+
+def differentiable(type_: Type) -> bool:
+    """Whether values of the type can require gradients."""
+    return is_floating(type_.dtype)

@@ -1,0 +1,150 @@
+"""Recording a trace: which operations run, which outside Tensors they read, what they would change.
+
+Nothing outside is touched while a trace runs: mutations, gradients and generator states are kept here until the compiled
+program has run, so that an exception leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ops.errors import TraceError
+from ops.operator import Attributes, Operator
+from ops.types import Type, short
+from tracer.graph import GraphBuilder, Origin, Value
+from tracer.modes import MODES
+from tracer.source import here, user_line
+from tracer.tensor import Tensor
+
+
+class Capture:
+    """An outside Tensor or array that the trace read: its first value in the graph."""
+
+    __slots__ = ("object", "value")
+
+    def __init__(self, object_: Any, value: Value) -> None:
+        self.object, self.value = object_, value
+
+
+class ScalarCapture:
+    """A Python number in a container that the trace read as a 0-d value, such as a learning rate."""
+
+    __slots__ = ("container", "key", "value")
+
+    def __init__(self, container: Any, key: str, value: Value) -> None:
+        self.container, self.key, self.value = container, key, value
+
+
+class Recorder:
+    """The state of one running trace."""
+
+    def __init__(self, name: str) -> None:
+        self.builder = GraphBuilder(name)
+        self.captures: dict[int, Capture] = {}
+        self.scalars: dict[tuple[int, str], ScalarCapture] = {}
+        self.mutated: dict[int, tuple[Tensor, Value]] = {}
+        self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}
+        self.read_grads: dict[int, Tensor] = {}
+        self.modules: dict[int, Any] = {}
+        self.gradient_origin: Origin | None = None
+
+    # ---- operations
+    def apply(self, op: Operator, inputs: Sequence[Tensor], attrs: Attributes) -> tuple[Tensor, ...]:
+        """Record an application."""
+        values = [self.value_of(x) for x in inputs]
+        result = self.builder.emit(op, values, attrs, origin=self.gradient_origin or here())
+        outputs = result if isinstance(result, tuple) else (result,)
+        return tuple(Tensor.of_value(v, self) for v in outputs)
+
+    def begin_gradient(self, node: Any) -> None:
+        """Nodes recorded from now on compute the gradient of a recorded operation."""
+        self.gradient_origin = Origin(node.origin.scope, node.origin.source, gradient=True)
+
+    def end_gradient(self) -> None:
+        """Undo `begin_gradient`."""
+        self.gradient_origin = None
+
+    # ---- reading what lies outside
+    def value_of(self, tensor: Tensor) -> Value:
+        """The current value of a Tensor, outside ones captured at first sight."""
+        if tensor._recorder is self and tensor._value is not None:
+            return tensor._value
+        if tensor._value is not None:
+            raise TraceError(
+                f"a Tensor {short(tensor.type)} of a trace that is over (or of another one) is used; it has no data: "
+                "return it from the traced function instead of keeping it in a variable"
+            )
+        changed = self.mutated.get(id(tensor))
+        if changed is not None:
+            return changed[1]
+        return self._capture(tensor, tensor.type.strong())
+
+    def value_of_array(self, array: np.ndarray[Any, Any]) -> Tensor:
+        """A NumPy array from outside, captured."""
+        return Tensor.of_value(self._capture(array, Type.of(array)), self)
+
+    def _capture(self, object_: Any, type_: Type) -> Value:
+        found = self.captures.get(id(object_))
+        if found is None:
+            found = self.captures[id(object_)] = Capture(object_, Value(type_))
+        return found.value
+
+    def scalar(self, container: Any, key: str) -> Tensor:
+        """container[key], a Python float, as a weak 0-d value that follows later changes."""
+        found = self.scalars.get((id(container), key))
+        if found is None:
+            found = ScalarCapture(container, key, Value(Type("float64", (), True)))
+            self.scalars[(id(container), key)] = found
+        return Tensor.of_value(found.value, self)
+
+    def refuse_data(self, tensor: Tensor) -> None:
+        """Called when somebody asks for the elements of an outside Tensor during the trace."""
+        line = user_line()
+        raise TraceError(
+            f"the elements of {short(tensor.type)} are read while a function is traced: the result would be a constant "
+            "of the compiled program. Compute with tracer's functions on the Tensor, or move this code out of the "
+            "traced function" + (f"\n  at {line}" if line else "")
+        )
+
+    # ---- writing
+    def assign(self, tensor: Tensor, new: Tensor) -> None:
+        """tensor[...] = new, when the program runs."""
+        value = self.value_of(new)
+        if tensor._recorder is self:
+            tensor._value = value
+            return
+        self.value_of(tensor)  # captured, so that its memory is known to the program
+        self.mutated[id(tensor)] = (tensor, value)
+
+    def read_grad(self, tensor: Tensor) -> Tensor | None:
+        """tensor.grad as the trace sees it."""
+        if id(tensor) in self.grads:
+            return self.grads[id(tensor)][1]
+        if tensor._recorder is not self:
+            self.read_grads[id(tensor)] = tensor
+        return tensor._grad
+
+    def write_grad(self, tensor: Tensor, value: Tensor | None) -> None:
+        """tensor.grad = value, when the program runs."""
+        if tensor._recorder is self:
+            tensor._grad = value
+        else:
+            self.grads[id(tensor)] = (tensor, value)
+
+
+class recording:  # noqa: N801 - a context manager
+    """Make a recorder the current one of this thread."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def __enter__(self) -> Recorder:
+        self.previous = MODES.recorder, MODES.scope, MODES.grad_enabled
+        MODES.recorder, MODES.scope = self.recorder, ()
+        return self.recorder
+
+    def __exit__(self, *_: object) -> None:
+        MODES.recorder, MODES.scope, MODES.grad_enabled = self.previous

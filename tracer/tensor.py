@@ -1,0 +1,332 @@
+"""The Tensor: an array in memory, or a value of the trace that is being recorded, with its flags for gradients.
+
+Knows how data is held and nothing of operators: methods and Python operators are attached by `tracer.functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ops.errors import GradError, TraceError
+from ops.types import Type, is_floating, numpy_dtype, short
+from tracer.modes import MODES
+
+if TYPE_CHECKING:
+    from tracer.autograd.history import Node as HistoryNode
+    from tracer.graph import Value
+    from tracer.recording import Recorder
+
+Array = np.ndarray[Any, Any]
+_INTERNED: dict[Type, Type] = {}
+
+
+def intern(type_: Type) -> Type:
+    """One object for each type, so that signatures compare by identity."""
+    found = _INTERNED.get(type_)
+    if found is None:
+        if len(_INTERNED) > 20_000:  # bounded: 2,000 shapes in a loop must not grow memory for ever
+            _INTERNED.clear()
+        found = _INTERNED.setdefault(type_, type_)
+    return found
+
+
+class Tensor:
+    """An n-dimensional array that records what is done to it.
+
+    Made by `tracer.tensor` and by operators. `np.asarray(t)` gives its array, NumPy arrays go in wherever a Tensor does.
+    Attributes: `shape`, `dtype` (NumPy's), `ndim`, `size`, `requires_grad`, `grad`, `grad_fn`, `is_leaf`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_array",
+        "_block",
+        "_grad",
+        "_pointer",
+        "_recorder",
+        "_requires_grad",
+        "_value",
+        "_version",
+        "grad_fn",
+        "output_number",
+        "retains_grad",
+        "type",
+    )
+    __array_priority__ = 1000
+    type: Type
+    _version: int
+    _array: Array | None
+    _block: Any
+    _pointer: int
+    _value: Value | None
+    _recorder: Recorder | None
+    _grad: Tensor | None
+    grad_fn: HistoryNode | None
+
+    def __init__(self, data: Any = None, dtype: Any = None, requires_grad: bool = False) -> None:
+        from tracer.functions.creation import array_of
+
+        array = array_of(data, dtype)
+        self._start(intern(Type.of(array)))
+        self._array = array
+        if requires_grad:
+            self.requires_grad = True
+
+    def _start(self, type_: Type) -> None:
+        self.type = type_
+        self._array = self._block = self._value = self._recorder = self._grad = self.grad_fn = None
+        self._pointer = self._version = self.output_number = 0
+        self._requires_grad = self.retains_grad = False
+
+    @staticmethod
+    def of_array(array: Any, type_: Type | None = None) -> Tensor:
+        """A Tensor that shares an array's memory."""
+        result = Tensor.__new__(Tensor)
+        array = np.asarray(array)
+        result._start(intern(type_ or Type.of(array)))
+        result._array = array
+        return result
+
+    @staticmethod
+    def of_block(block: Any, type_: Type) -> Tensor:
+        """A Tensor of a block of memory, row-major; `type_` is interned."""
+        result = _new(Tensor)
+        result.type = type_
+        result._block = block
+        result._pointer = block.pointer
+        result._array = result._value = result._recorder = result._grad = result.grad_fn = None
+        result._version = result.output_number = 0
+        result._requires_grad = result.retains_grad = False
+        return result
+
+    @staticmethod
+    def of_value(value: Value, recorder: Recorder) -> Tensor:
+        """A Tensor that stands for a value of a trace."""
+        result = Tensor.__new__(Tensor)
+        result._start(value.type)
+        result._value, result._recorder = value, recorder
+        return result
+
+    # ---- data
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether this stands for a value of a trace and has no data."""
+        return self._value is not None
+
+    @property
+    def array(self) -> Array:
+        """The data as a NumPy array that shares the Tensor's memory. Raises `TraceError` in a trace."""
+        array = self._array
+        if array is None:
+            if self._block is None:
+                raise TraceError(
+                    f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "
+                    "compute with tracer's functions, or move this code out of the traced function"
+                )
+            array = self._block.array(self.type.numpy, self.type.shape)
+            self._array = array
+        if MODES.recorder is not None:
+            MODES.recorder.refuse_data(self)
+        return array
+
+    def numpy(self) -> Array:
+        """The data as a NumPy array that shares the Tensor's memory. Raises `GradError` if it requires a gradient."""
+        if self._requires_grad:
+            raise GradError("this Tensor requires a gradient; use t.detach().numpy()")
+        return self.array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array = self.array
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    @property
+    def pointer(self) -> int:
+        """The address of the first element."""
+        if not self._pointer:
+            array = self.array
+            self._pointer = array.__array_interface__["data"][0]
+        return self._pointer
+
+    # ---- what NumPy and PyTorch users ask first
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Sizes of the axes."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type, NumPy's."""
+        return numpy_dtype(self.type.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.type.shape)
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return len(self.type.shape)
+
+    def numel(self) -> Any:
+        """The number of elements."""
+        return self.type.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.type.itemsize
+
+    @property
+    def nbytes(self) -> Any:
+        """Bytes of all elements."""
+        return self.type.size * self.type.itemsize
+
+    def item(self) -> Any:
+        """The only element as a Python number. Raises `ValueError` if there is more than one."""
+        return self.array.item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self.array.tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if "int" not in self.type.dtype:
+            raise TypeError(f"only integer Tensors index, got {short(self.type)}")
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self._value is not None:
+            raise TraceError(
+                f"the truth of a traced Tensor {short(self.type)} is not known while its function is traced; "
+                "use tracer.where(condition, a, b) for a choice between values"
+                + _line()
+            )
+        return bool(self.array)
+
+    def __len__(self) -> int:
+        if not self.type.shape:
+            raise TypeError("a 0-d Tensor has no length")
+        return int(self.type.shape[0])
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        flags = ", requires_grad=True" if self._requires_grad else ""
+        if self._value is not None:
+            return f"Tensor({short(self.type)}, traced{flags})"
+        text = np.array2string(self._data(), separator=", ", prefix="tensor(")
+        dtype = "" if self.type.dtype in ("float32", "int64", "bool") else f", dtype={self.type.dtype}"
+        return f"tensor({text}{dtype}{flags})"
+
+    def _data(self) -> Array:
+        """The array, also while a trace runs (for printing)."""
+        if self._array is None:
+            self._array = self._block.array(self.type.numpy, self.type.shape)
+        return self._array
+
+    # ---- gradients
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients with respect to this are wanted; results of it require them too."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if wanted and not is_floating(self.type.dtype):
+            raise GradError(f"only floating Tensors can require gradients, got {short(self.type)}")
+        if not wanted and self.grad_fn is not None:
+            raise GradError("requires_grad can be cleared on leaves only; use t.detach()")
+        self._requires_grad = bool(wanted)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set `requires_grad` and return self."""
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operation made this."""
+        return self.grad_fn is None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient accumulated by `backward`, or None."""
+        recorder = MODES.recorder
+        return self._grad if recorder is None else recorder.read_grad(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None and value.type.strong() != self.type.strong():
+            raise GradError(f"a gradient must be {short(self.type)} like its Tensor, got {short(value.type)}")
+        recorder = MODES.recorder
+        if recorder is None:
+            self._grad = value
+        else:
+            recorder.write_grad(self, value)
+
+    def detach(self) -> Tensor:
+        """The same data without history and without requiring a gradient."""
+        result = Tensor.__new__(Tensor)
+        result._start(self.type)
+        recorder = MODES.recorder
+        if recorder is not None:
+            result._value, result._recorder = recorder.value_of(self), recorder
+        else:
+            result._array, result._block, result._pointer = self._array, self._block, self._pointer
+            result._value, result._recorder = self._value, self._recorder
+        return result
+
+    def backward(self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False) -> None:
+        """Accumulate gradients in `.grad` of the leaves that this depends on. `gradient`: of this, ones for a 0-d Tensor."""
+        from tracer.autograd.engine import backward
+
+        backward([self], None if gradient is None else [gradient], retain_graph, create_graph)
+
+    def retain_grad(self) -> None:
+        """Keep `.grad` of this although it is no leaf."""
+        self.retains_grad = True
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if self.grad_fn is not None:
+            raise GradError("only leaves can be deep-copied; use t.detach()")
+        result = type(self).__new__(type(self))
+        result._start(self.type)
+        result._array = self.array.copy()
+        result._requires_grad = self._requires_grad
+        result._grad = None if self._grad is None else self._grad.__deepcopy__(memo)
+        memo[id(self)] = result
+        return result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.grad_fn is not None:
+            raise GradError("only leaves can be pickled; use t.detach()")
+        return _restore, (type(self), np.ascontiguousarray(self.array), self._requires_grad)
+
+
+def _restore(kind: Callable[..., Any], array: Array, requires_grad: bool) -> Tensor:
+    result = kind.__new__(kind)  # type: ignore[call-overload]
+    result._start(intern(Type.of(array)))
+    result._array, result._requires_grad = array, requires_grad
+    assert isinstance(result, Tensor)
+    return result
+
+
+def _line() -> str:
+    from tracer.source import user_line
+
+    line = user_line()
+    return f"\n  at {line}" if line else ""
+
+
+_new = object.__new__
