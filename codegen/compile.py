@@ -83,8 +83,10 @@ def argument_block(
             if None in o.strides:
                 raise SpecError(f"kernel {spec.name}: operand {o.name} has run-time strides and none were given")
             continue
-        if len(given) != len(o.strides) or any(s not in (None, g) for s, g in zip(o.strides, given, strict=True)):
-            raise SpecError(f"kernel {spec.name}: operand {o.name} has strides {o.strides}; got {tuple(given)}")
+        if len(given) != len(o.strides):
+            raise SpecError(
+                f"kernel {spec.name}: operand {o.name} has {len(o.strides)} index positions; got strides {tuple(given)}"
+            )
         block += [int(g) for s, g in zip(o.strides, given, strict=True) if s is None]
     return block
 

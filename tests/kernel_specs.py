@@ -1,0 +1,334 @@
+"""Kernel specifications written by hand, and how to run them: shared by the tests of the CPU and the CUDA printer."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from codegen.compile import (
+    argument_block,
+    buffer_of,
+    compile_cpu,
+    count,
+    partial_size,
+    unjitted,
+)
+from codegen.spec import (
+    Axis,
+    Combine,
+    Fold,
+    Folding,
+    Index,
+    KernelSpec,
+    Let,
+    Load,
+    Operand,
+    Schedule,
+    Stage,
+    Store,
+)
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+P, Q, R, K = Axis("p", "row"), Axis("q", "row"), Axis("r", "inner"), Axis("k", "reduced")
+
+
+# ---- foldings ----------------------------------------------------------------------------------------
+def sum_of(state: str = "f64", result: str = "f32") -> Folding:
+    step, finish = f"sum + to_{state}({{0}})", f"to_{result}(sum)"
+    return Folding("sum", (("sum", state),), ("0",), (step,), ("sum + other_sum",), (finish,), state[0] != "f")
+
+
+SUM = sum_of()
+PRODUCT = Folding(
+    "product", (("product", "f64"),), ("1",), ("product * to_f64({0})",), ("product * other_product",), ("product",)
+)
+MAX = Folding(
+    "max", (("best", "f32"),), ("-inf",), ("maximum(best, {0})",), ("maximum(best, other_best)",), ("best",), True
+)
+ANY = Folding("any", (("any", "bool"),), ("False",), ("any | {0}",), ("any | other_any",), ("any",), True)
+_NONE = 2**63 - 1
+_TAKE = f"({{0}} > best) | (({{0}} != {{0}}) & (best == best)) | (at == {_NONE})"
+_WINS = (
+    "(other_best > best) | ((other_best != other_best) & (best == best))"
+    " | (((other_best == best) | ((other_best != other_best) & (best != best))) & (other_at < at))"
+)
+ARGMAX = Folding(  # the first of equal values; the first nan wins
+    "argmax",
+    (("best", "f32"), ("at", "i64")),
+    ("-inf", str(_NONE)),
+    (f"select({_TAKE}, {{0}}, best)", f"select({_TAKE}, {{1}}, at)"),
+    (f"select({_WINS}, other_best, best)", f"select({_WINS}, other_at, at)"),
+    ("best", "at"),
+    True,
+)
+
+
+def row_major(name: str, role: Any = "in", dtype: str = "float32") -> Operand:
+    return Operand(name, dtype, (None, 1), role)
+
+
+def load(dst: str, operand: str, *index: str) -> Load:
+    return Load(dst, operand, index)
+
+
+def let(dst: str, text: str, dtype: str = "float32") -> Let:
+    return Let(dst, dtype, text)
+
+
+def add(dst: str, value: str, over: str = "r") -> Fold:
+    return Fold((dst,), SUM, (value,), over)
+
+
+def store(operand: str, value: str, *index: str) -> Store:
+    return Store(operand, index, value)
+
+
+# ---- specifications ----------------------------------------------------------------------------------
+SOFTMAX_GRAD = KernelSpec(
+    "softmax_grad",
+    (P, R),
+    (row_major("x"), row_major("w"), row_major("dx", "inout")),
+    (
+        Stage(("r",), (load("a", "x", "p", "r"), Fold(("m",), MAX, ("a",), "r"))),
+        Stage(
+            ("r",),
+            (
+                load("a", "x", "p", "r"),
+                load("b", "w", "p", "r"),
+                let("c", "exp(a - m)"),
+                store("dx", "c", "p", "r"),
+                let("d", "b*c"),
+                add("z", "c"),
+                add("s", "d"),
+            ),
+        ),
+        Stage((), (let("inv", "f32(1)/z"), let("t", "s*inv"))),
+        Stage(
+            ("r",),
+            (
+                load("e", "dx", "p", "r"),
+                load("b", "w", "p", "r"),
+                let("g", "e*inv*(b - t)"),
+                store("dx", "g", "p", "r"),
+            ),
+        ),
+    ),
+)
+
+LAYER_NORM_GRAD = KernelSpec(
+    "layer_norm_grad",
+    (P, R),
+    (
+        row_major("x"),
+        row_major("gy"),
+        Operand("w", "float32", (1,)),
+        row_major("dx", "out"),
+        Operand("dw", "float64", (1,), "partial"),
+        Operand("db", "float64", (1,), "partial"),
+    ),
+    (
+        Stage(("r",), (load("a", "x", "p", "r"), add("s", "a"))),
+        Stage((), (let("mean", "s/f32(n_r)"),)),
+        Stage(("r",), (load("a", "x", "p", "r"), let("c", "a - mean"), let("c2", "c*c"), add("v", "c2"))),
+        Stage((), (let("rs", "f32(1)/sqrt(v/f32(n_r) + f32(1e-5))"),)),
+        Stage(
+            ("r",),
+            (
+                load("a", "x", "p", "r"),
+                load("g", "gy", "p", "r"),
+                load("u", "w", "r"),
+                let("h", "(a - mean)*rs"),
+                let("gu", "g*u"),
+                let("gh", "gu*h"),
+                let("gw", "g*h"),
+                add("c1", "gu"),
+                add("c3", "gh"),
+                add("dw", "gw", "rows"),
+                add("db", "g", "rows"),
+            ),
+        ),
+        Stage((), (let("m1", "c1/f32(n_r)"), let("m2", "c3/f32(n_r)"))),
+        Stage(
+            ("r",),
+            (
+                load("a", "x", "p", "r"),
+                load("g", "gy", "p", "r"),
+                load("u", "w", "r"),
+                let("h", "(a - mean)*rs"),
+                let("d", "rs*(g*u - m1 - h*m2)"),
+                store("dx", "d", "p", "r"),
+            ),
+        ),
+    ),
+)
+
+ARGMAX_ROWS = KernelSpec(
+    "argmax_rows",
+    (P, R),
+    (row_major("x"), Operand("best", "float32", (1,), "out"), Operand("at", "int64", (1,), "out")),
+    (
+        Stage(
+            ("r",), (load("a", "x", "p", "r"), Index("i", "r"), Fold(("y", "j"), ARGMAX, ("a", "i"), "r"))
+        ),
+        Stage((), (store("best", "y", "p"), store("at", "j", "p"))),
+    ),
+)
+
+GATHER = KernelSpec(
+    "gather_square",
+    (P, R),
+    (row_major("table"), Operand("idx", "int64", (1,)), row_major("o", "out")),
+    (
+        Stage((), (load("j", "idx", "p"),)),
+        Stage(("r",), (load("a", "table", "j", "r"), let("b", "a*a"), store("o", "b", "p", "r"))),
+    ),
+)
+
+SCATTER_ADD = KernelSpec(
+    "scatter_add_rows",
+    (P, R),
+    (row_major("g"), Operand("idx", "int32", (1,)), row_major("o", "inout")),
+    (
+        Stage((), (load("j", "idx", "p"),)),
+        Stage(("r",), (load("a", "g", "p", "r"), Store("o", ("j", "r"), "a", "add"))),
+    ),
+)
+
+TRANSPOSED = KernelSpec(
+    "transposed_add",
+    (P, R),
+    (Operand("x", "float32", (1, None)), row_major("y"), row_major("o", "out")),
+    (
+        Stage(
+            ("r",),
+            (
+                load("a", "x", "p", "r"),
+                load("b", "y", "p", "r"),
+                let("c", "a + b"),
+                store("o", "c", "p", "r"),
+            ),
+        ),
+    ),
+)
+
+ELEMENTWISE = KernelSpec(
+    "scaled_tanh",
+    (R,),
+    (Operand("x", "float32", (1,)), Operand("scale", "float32", ()), Operand("o", "float32", (1,), "out")),
+    (
+        Stage((), (load("s", "scale"),)),
+        Stage(("r",), (load("a", "x", "r"), let("b", "tanh(a*s)"), store("o", "b", "r"))),
+    ),
+)
+
+
+def sum_all(dtype: str = "float32", result: str = "f32") -> KernelSpec:
+    """One sum over one inner axis, as a row value."""
+    return KernelSpec(
+        "sum_all",
+        (R,),
+        (Operand("x", dtype, (1,)), Operand("o", dtype, (), "out")),
+        (Stage(("r",), (load("a", "x", "r"), Fold(("s",), sum_of(result=result), ("a",), "r"))), Stage((), (store("o", "s"),))),
+    )
+
+
+SUM_SPLIT = KernelSpec(
+    "sum_split",
+    (P, R),
+    (row_major("x"), Operand("partial", "float64", (1,), "partial")),
+    (Stage(("r",), (load("a", "x", "p", "r"), add("partial", "a"))),),
+)
+ARGMAX_SPLIT = KernelSpec(
+    "argmax_split",
+    (P, R),
+    (row_major("x"), Operand("best", "float32", (1,), "partial"), Operand("at", "int64", (1,), "partial")),
+    (Stage(("r",), (load("a", "x", "p", "r"), Index("i", "r"), Fold(("best", "at"), ARGMAX, ("a", "i"), "r"))),),
+)
+SUM_COLUMNS = KernelSpec(
+    "sum_columns",
+    (P, R),
+    (row_major("x"), Operand("partial", "float64", (1,), "partial")),
+    (Stage(("r",), (load("a", "x", "p", "r"), add("partial", "a", "rows"))),),
+)
+
+
+# ---- running -----------------------------------------------------------------------------------------
+def steps(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    """Strides in elements."""
+    return tuple(s // array.itemsize for s in array.strides)
+
+
+def block_of(spec: KernelSpec, arrays: Mapping[str, Any], sizes: Mapping[str, int], pointer: Any) -> list[Any]:
+    strides = {o.name: steps(arrays[o.name]) for o in spec.operands if o.role != "partial"}
+    return argument_block(spec, {n: pointer(a) for n, a in arrays.items()}, sizes, strides)
+
+
+def run(
+    spec: KernelSpec,
+    schedule: Schedule,
+    arrays: Arrays,
+    sizes: Mapping[str, int],
+    *,
+    jitted: bool = True,
+    cuts: Sequence[int] = (),
+) -> Arrays:
+    """Run all of a spec on arrays with one dimension for each index position, in pieces ending at `cuts`.
+
+    Outputs are written in place; the partial operands are made here and returned.
+    """
+    partials: Arrays = {
+        o.name: np.full(partial_size(spec, schedule, sizes), 77, o.dtype)
+        for o in spec.operands
+        if o.role == "partial" and o.name not in arrays
+    }
+    everything = arrays | partials
+    end = count(spec, schedule, sizes)
+    places = [0, *sorted(c for c in cuts if c < end), end]
+    for lo, hi in zip(places, places[1:], strict=False):
+        call(spec, schedule, everything, sizes, lo, hi, jitted)
+    return partials
+
+
+def call(
+    spec: KernelSpec, schedule: Schedule, arrays: Arrays, sizes: Mapping[str, int], lo: int, hi: int, jitted: bool
+) -> None:
+    """The kernel on [lo, hi)."""
+    if not jitted:
+        unjitted(spec, schedule)(lo, hi, block_of(spec, arrays, sizes, buffer_of))
+        return
+    block = np.array(block_of(spec, arrays, sizes, lambda a: a.ctypes.data), np.int64)
+    address = compile_cpu(spec, schedule).address
+    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(address)(lo, hi, block.ctypes.data)
+
+
+def same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    """Equal shapes and bits; a NaN equals any NaN."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    pattern = f"i{a.itemsize}"
+    equal = np.ascontiguousarray(a).view(pattern) == np.ascontiguousarray(b).view(pattern)
+    with np.errstate(all="ignore"):
+        return bool(np.all(equal | ((a != a) & (b != b))))
+
+
+def ordered_sum(x: np.ndarray[Any, Any]) -> float:
+    """The contract's order of a sum, in plain NumPy: lanes k % 16, chunks k // 4096, halves, pairs of neighbours."""
+    totals = []
+    for start in range(0, len(x), 4096):
+        terms = x[start : start + 4096].astype(np.float64)
+        lanes = np.zeros(16)
+        for k in range(0, len(terms), 16):
+            lanes[: len(terms[k : k + 16])] += terms[k : k + 16]
+        while len(lanes) > 1:
+            lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+        totals.append(lanes[0])
+    while len(totals) > 1:
+        totals = [sum(totals[k : k + 2]) for k in range(0, len(totals), 2)]
+    return float(totals[0]) if totals else 0.0
+
+
+__all__ = [n for n in dir() if not n.startswith("_")]
+_ = Combine
