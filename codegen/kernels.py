@@ -1,11 +1,13 @@
-"""From a key to machine code: memory, then disk, then Numba. The one way by which anything compiled enters the process.
+"""From a key to machine code: memory, then disk, then Numba. The one way by which anything compiled
+enters the process.
 
-A kernel is void(int64 lo, int64 hi, int64 args): it works on [lo, hi) of the range that its program counts, and `args` is
-the address of its argument block of 64-bit words. `build()` gives the Python function for Numba and is called on a miss
-only, so Numba is not imported on a hit. A fresh compile is loaded from its object code, like a cached one.
+A kernel is void(int64 lo, int64 hi, int64 args): it works on [lo, hi) of the range that its program
+counts, and `args` is the address of its argument block of 64-bit words. `build()` gives the Python
+function for Numba and is called on a miss only, so Numba is not imported on a hit. A fresh compile
+is loaded from its object code, like a cached one.
 
-Two threads that ask for one key compile it once. Where object files are not understood (anything but Linux on x86-64 and
-aarch64) kernels are compiled into the process and nothing is kept on disk.
+Two threads that ask for one key compile it once. Where object files are not understood (anything
+but Linux on x86-64 and aarch64) kernels are compiled into the process and nothing is kept on disk.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from codegen.object_code import KERNEL, CompileError, Signature
 
 __all__ = ["CompileError", "Kernel", "Statistics", "kernel", "statistics"]
 
-# What Numba's output depends on besides the source. NUMBA_CPU_NAME alone changes nothing: Numba keeps the machine's
-# features unless NUMBA_CPU_FEATURES is set as well.
+# What Numba's output depends on besides the source. NUMBA_CPU_NAME alone changes nothing: Numba
+# keeps the machine's features unless NUMBA_CPU_FEATURES is set as well.
 _SETTINGS = (
     "NUMBA_CPU_NAME NUMBA_CPU_FEATURES NUMBA_ENABLE_AVX NUMBA_OPT NUMBA_LOOP_VECTORIZE NUMBA_SLP_VECTORIZE "
     "NUMBA_BOUNDSCHECK NUMBA_DEBUGINFO NUMBA_DISABLE_INTEL_SVML"
@@ -37,7 +39,9 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Machine code and where it came from. `seconds`: what this request took to load or compile, 0 from memory."""
+    """Machine code and where it came from. `seconds`: what this request took to load or compile,
+    0 from memory.
+    """
 
     name: str
     key: str
@@ -49,7 +53,9 @@ class Kernel:
 
 @dataclass(slots=True)
 class Statistics:
-    """Counts since the process began: kernels compiled, read from disk, found in memory, and the seconds of the first two."""
+    """Counts since the process began: kernels compiled, read from disk, found in memory, and the
+    seconds of the first two.
+    """
 
     compiled: int = 0
     disk_hits: int = 0
@@ -68,41 +74,49 @@ statistics = Statistics()
 _kernels: dict[str, Kernel] = {}
 _key_locks: dict[str, threading.Lock] = {}
 _lock = threading.Lock()  # the two dictionaries and the statistics
-_compiling = threading.RLock()  # Numba compiles one function at a time anyway; held while the process forks
+_compiling = (
+    threading.RLock()
+)  # Numba compiles one function at a time anyway; held while the process forks
 _disk: ObjectCache | None = None
 
 
 def kernel(
-    key: str,
-    name: str,
-    build: Callable[[], Callable[..., Any]],
-    *,
-    text: str = "",
-    signature: Signature = KERNEL,
+    key: str, name: str, build: Callable[[], Callable[..., Any]], *, text: str = ""
 ) -> Kernel:
     """The kernel that `key` stands for.
 
-    `key` must name everything that `build()` depends on beside this package's source, Numba, the CPU and `signature`.
-    `name` and `text` (the source) are for people; equal kernels may have different ones.
+    `key` must name everything that `build()` depends on beside this package's source, Numba, its
+    settings and the CPU. `name` and `text` (the source) are for people: equal kernels may have
+    different ones.
     """
     found = _kernels.get(key)
     if found is None:
-        with _lock:
-            lock = _key_locks.setdefault(key, threading.Lock())
-        with lock:
-            found = _kernels.get(key)
-            if found is None:
-                made = _make(key, name, build, text, signature)
-                with _lock:
-                    _kernels[key] = made
-                    _key_locks.pop(key, None)
-                return made
+        maker = _Maker(
+            lambda: object_code.compile_function(build(), KERNEL),
+            lambda: object_code.compile_here(build(), KERNEL),
+        )
+        return _obtain(key, name, text, KERNEL, maker)
     statistics.memory_hits += 1
     return replace(found, name=name, text=text, origin="memory", seconds=0.0)
 
 
+def function(key: str, name: str, emit: Callable[[], str], signature: Signature) -> Kernel:
+    """Like `kernel` for LLVM text that exports `object_code.ENTRY`; Numba has no part in it."""
+    found = _kernels.get(key)
+    if found is None:
+        maker = _Maker(
+            lambda: object_code.assemble(emit(), signature),
+            lambda: object_code.assemble_here(emit()),
+        )
+        return _obtain(key, name, "", signature, maker)
+    statistics.memory_hits += 1
+    return replace(found, name=name, origin="memory", seconds=0.0)
+
+
 def clear_memory() -> None:
-    """Forget which kernels are loaded, so that the next request goes to the disk. The code itself stays valid."""
+    """Forget which kernels are loaded, so that the next request goes to the disk. The code
+    itself stays valid.
+    """
     with _lock:
         _kernels.clear()
 
@@ -121,46 +135,73 @@ def disk_cache() -> ObjectCache:
     return _disk
 
 
-def _make(key: str, name: str, build: Callable[[], Callable[..., Any]], text: str, signature: Signature) -> Kernel:
-    begin = time.perf_counter()
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """How to make what is not there: object code, or where that is not understood, an address."""
+
+    code: Callable[[], bytes]
+    address: Callable[[], int]
+
+
+def _obtain(key: str, name: str, text: str, signature: Signature, maker: _Maker) -> Kernel:
+    with _lock:
+        lock = _key_locks.setdefault(key, threading.Lock())
+    with lock:
+        found = _kernels.get(key)
+        if found is not None:  # another thread was first
+            with _lock:
+                statistics.memory_hits += 1
+            return replace(found, name=name, text=text, origin="memory", seconds=0.0)
+        begin = time.perf_counter()
+        address, origin = _load_or_make(key, signature, maker)
+        made = Kernel(name, key, address, text, origin, time.perf_counter() - begin)
+        with _lock:
+            _kernels[key] = made
+            _key_locks.pop(key, None)
+            if made.origin == "disk":
+                statistics.disk_hits += 1
+                statistics.load_seconds += made.seconds
+            else:
+                statistics.compiled += 1
+                statistics.compile_seconds += made.seconds
+        return made
+
+
+def _load_or_make(
+    key: str, signature: Signature, maker: _Maker
+) -> tuple[int, Literal["disk", "compiled"]]:
     if not object_file.SUPPORTED:
         with _compiling:
-            address = object_code.compile_here(build(), signature)
-        return _count(Kernel(name, key, address, text, "compiled", time.perf_counter() - begin))
+            return maker.address(), "compiled"
     disk = disk_cache()
     disk_key = f"{key}|{signature.arguments}|{signature.returns}|{_environment()}"
     code = disk.get(disk_key)
     if code is not None:
         try:
-            address = object_code.load_function(code, signature)
-            return _count(Kernel(name, key, address, text, "disk", time.perf_counter() - begin))
-        except object_file.DamagedObject:  # whole, but not what this process can load
+            return object_code.load_function(code, signature), "disk"
+        except object_file.DamagedObjectError:  # whole, but not what this process can load
             disk.remove(disk_key)
     with _compiling:
-        code = object_code.compile_function(build(), signature)
+        code = maker.code()
     address = object_code.load_function(code, signature)
     disk.put(disk_key, code)
-    return _count(Kernel(name, key, address, text, "compiled", time.perf_counter() - begin))
-
-
-def _count(made: Kernel) -> Kernel:
-    with _lock:
-        if made.origin == "disk":
-            statistics.disk_hits += 1
-            statistics.load_seconds += made.seconds
-        else:
-            statistics.compiled += 1
-            statistics.compile_seconds += made.seconds
-    return made
+    return address, "compiled"
 
 
 @cache
 def _environment() -> str:
-    """What object code depends on beside its key: versions, CPU, settings, and the source of this package."""
+    """What object code depends on beside its key: versions, CPU, settings, and the source of
+    this package.
+    """
     import llvmlite
     import llvmlite.binding as llvm
 
-    parts = [_numba_version(), llvmlite.__version__, llvm.get_process_triple(), llvm.get_host_cpu_name()]
+    parts = [
+        _numba_version(),
+        llvmlite.__version__,
+        llvm.get_process_triple(),
+        llvm.get_host_cpu_name(),
+    ]
     parts.append(llvm.get_host_cpu_features().flatten())
     parts += [f"{name}={os.environ.get(name, '')}" for name in _SETTINGS]
     folder = Path(__file__).parent
@@ -189,7 +230,10 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A fork waits for a compile of another thread: its locks inside Numba would be held for ever in the child.
+    # A fork waits for a compile of another thread: its locks inside Numba would be held for ever in
+    # the child.
     os.register_at_fork(
-        before=lambda: _compiling.acquire(), after_in_parent=lambda: _compiling.release(), after_in_child=_after_fork
+        before=lambda: _compiling.acquire(),
+        after_in_parent=lambda: _compiling.release(),
+        after_in_child=_after_fork,
     )

@@ -1,9 +1,11 @@
-"""Numba turns one Python function of machine words into relocatable object code; nothing of it enters Numba's own engine.
+"""Numba turns one Python function of machine words into relocatable object code; nothing of it
+enters Numba's own engine.
 
-The only file of the runtime that imports Numba; it is imported when a kernel must be compiled, so never on a cache hit.
-It knows neither cache nor loader. It reaches into Numba's compiler (`compile_extra`, `CPUCodeLibrary`) because `cfunc`
-has three faults for code that outlives the process: its error path calls Numba's C helpers, its symbol names hold a
-counter that two forked processes share, and everything inlined stays exported beside the wrapper.
+The only file of the runtime that imports Numba; it is imported when a kernel must be compiled, so
+never on a cache hit. It knows neither cache nor loader. It reaches into Numba's compiler
+(`compile_extra`, `CPUCodeLibrary`) because `cfunc` has three faults for code that outlives the
+process: its error path calls Numba's C helpers, its symbol names hold a counter that two forked
+processes share, and everything inlined stays exported beside the wrapper.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class _ObjectLibrary(CPUCodeLibrary):  # type: ignore[misc]
     symbol = ""
 
     def _optimize_final_module(self) -> None:
-        # Before the passes: they may then change or drop what nobody else can call, error results included.
+        # Before the passes: they may then change or drop what nobody else can call, error results
+        # included.
         module = self._final_module
         for value in (*module.functions, *module.global_variables):
             if not value.is_declaration and value.name != self.symbol:
@@ -50,8 +53,12 @@ class _ObjectLibrary(CPUCodeLibrary):  # type: ignore[misc]
         return code
 
 
-def compile_object(function: Callable[..., Any], symbol: str, arguments: int, returns: bool) -> bytes:
-    """Compile `function` of `arguments` 64-bit words, returning a word or nothing; export it as `symbol`."""
+def compile_object(
+    function: Callable[..., Any], symbol: str, arguments: int, returns: bool
+) -> bytes:
+    """Compile `function` of `arguments` 64-bit words, returning a word or nothing; export it as
+    `symbol`.
+    """
     with global_compiler_lock:
         target = cpu_target.target_context
         library = _ObjectLibrary(target.codegen(), symbol)
@@ -82,7 +89,9 @@ def _add_entry(target: Any, library: _ObjectLibrary, fndesc: Any, symbol: str) -
     word = ir.IntType(64)
     module = target.create_module("entry")
     callee = ir.Function(
-        module, target.call_conv.get_function_type(fndesc.restype, fndesc.argtypes), fndesc.llvm_func_name
+        module,
+        target.call_conv.get_function_type(fndesc.restype, fndesc.argtypes),
+        fndesc.llvm_func_name,
     )
     returns = fndesc.restype is not types.void
     kind = ir.FunctionType(word if returns else ir.VoidType(), [word] * len(fndesc.argtypes))
@@ -98,7 +107,9 @@ def _add_entry(target: Any, library: _ObjectLibrary, fndesc: Any, symbol: str) -
 
 
 def compile_here(function: Callable[..., Any], arguments: int, returns: bool) -> tuple[int, Any]:
-    """Compile into this process, for platforms whose object files the loader does not check: (address, owner)."""
+    """Compile into this process, for platforms whose object files the loader does not check:
+    (address, owner).
+    """
     restype = types.int64 if returns else types.void
     compiled = cfunc(restype(*[types.int64] * arguments), **_OPTIONS)(function)
     return int(ctypes.cast(compiled.ctypes, ctypes.c_void_p).value or 0), compiled

@@ -1,11 +1,13 @@
-"""A folder of checked entries that many processes share: key -> bytes, bounded in size, least recently used out first.
+"""A folder of checked entries that many processes share: key -> bytes, bounded in size, least
+recently used out first.
 
-Knows nothing of what the bytes mean. Everything that can go wrong with files ends in a miss or an entry not kept, never in
-an exception; what the user can mend is said once through the logger `tracer.cache`. Entries appear by rename, so a reader
-sees a whole entry or none, and a checksum over key and bytes finds those that were cut short, changed or moved.
+Knows nothing of what the bytes mean. Everything that can go wrong with files ends in a miss or an
+entry not kept, never in an exception; what the user can mend is said once through the logger
+`tracer.cache`. Entries appear by rename, so a reader sees a whole entry or none, and a checksum
+over key and bytes finds those that were cut short, changed or moved.
 
-Environment: TRACER_CACHE_DIR (else $XDG_CACHE_HOME/tracer-jit, else ~/.cache/tracer-jit), TRACER_CACHE_SIZE (bytes, or
-with K, M, G; 0 for no disk cache; 512M unless given).
+Environment: TRACER_CACHE_DIR (else $XDG_CACHE_HOME/tracer-jit, else ~/.cache/tracer-jit),
+TRACER_CACHE_SIZE (bytes, or with K, M, G; 0 for no disk cache; 512M unless given).
 """
 
 from __future__ import annotations
@@ -25,11 +27,15 @@ _MAGIC = b"TRACEROB"
 _HEADER = struct.Struct("<8sQ32s")
 _FORMAT = "objects-1"  # the folder's name; a new format is a new folder
 _DEFAULT_SIZE = 512 << 20
-_STALE = 3600.0  # seconds after which a temporary file is nobody's; also how exact "recently used" is
+_STALE = (
+    3600.0  # seconds after which a temporary file is nobody's; also how exact "recently used" is
+)
 
 
 class ObjectCache:
-    """The entries below `base`, at most `limit` bytes. Safe with concurrent readers, writers, threads and forks."""
+    """The entries below `base`, at most `limit` bytes. Safe with concurrent readers, writers,
+    threads and forks.
+    """
 
     def __init__(self, base: Path, limit: int) -> None:
         self.base = base
@@ -114,13 +120,19 @@ class ObjectCache:
         """Count the folder now and then, and evict when it is too large."""
         with self._lock:
             self._unseen += written
-            if 0 <= self._size and self._size + self._unseen <= self.limit and self._unseen < self.limit // 16:
+            if (
+                0 <= self._size
+                and self._size + self._unseen <= self.limit
+                and self._unseen < self.limit // 16
+            ):
                 return
             self._unseen = 0
             self._size = self._evict(folder)
 
     def _evict(self, folder: int) -> int:
-        """Remove the least recently used down to three quarters of the limit, if above it; the bytes that remain."""
+        """Remove the least recently used down to three quarters of the limit, if above it; the
+        bytes that remain.
+        """
         entries: list[tuple[float, int, str]] = []
         now = time.time()
         try:
@@ -164,7 +176,9 @@ class ObjectCache:
                 held = os.fstat(folder)
                 if held.st_uid != os.geteuid() or held.st_mode & 0o077:
                     os.close(folder)
-                    raise PermissionError("it must belong to you and be open to nobody else (mode 0700)")
+                    raise PermissionError(
+                        "it must belong to you and be open to nobody else (mode 0700)"
+                    )
                 self._folder = folder
             except OSError as error:
                 self._failed = True

@@ -1,11 +1,13 @@
 """Object code of one C function: made with Numba, loaded into the process with llvmlite alone.
 
-Every function takes 64-bit words; a kernel is void(int64 lo, int64 hi, int64 args). What it may call is a list of C
-names, resolved here before LLVM sees the file, since LLVM's loader leaves an unknown name as a jump to address 0.
-Knows neither keys nor files: those are `kernels` and `object_cache`.
+Every function takes 64-bit words; a kernel is void(int64 lo, int64 hi, int64 args). What it may
+call is a list of C names, resolved here before LLVM sees the file, since LLVM's loader leaves an
+unknown name as a jump to address 0. Knows neither keys nor files: those are `kernels` and
+`object_cache`.
 
-All code of a process lives in one MCJIT engine (0.1 ms a kernel; an engine each takes 0.9) and is never freed. Symbols are
-renamed at every load, so that the same key loaded twice, or in a forked child, is new code each time.
+All code of a process lives in one MCJIT engine (0.1 ms a kernel; an engine each takes 0.9) and is
+never freed. Symbols are renamed at every load, so that the same key loaded twice, or in a forked
+child, is new code each time.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from codegen import object_file
-from codegen.object_file import DamagedObject
+from codegen.object_file import DamagedObjectError
 
-_ENTRY = "tracer_function_0000000000000000"  # the name in every object file; the loader numbers it
+ENTRY = "tracer_function_0000000000000000"  # the name in every object file; the loader numbers it
 _C = "memcpy memmove memset memcmp bcmp abort"
 _FLOAT = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmax fmin "
@@ -36,7 +38,9 @@ KERNEL_SYMBOLS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`arguments` 64-bit words to a word (`returns`) or to nothing, and the names of the C functions that may be called."""
+    """`arguments` 64-bit words to a word (`returns`) or to nothing, and the names of the C
+    functions that may be called.
+    """
 
     arguments: int
     returns: bool
@@ -56,8 +60,8 @@ def compile_function(function: Callable[..., Any], signature: Signature) -> byte
 
     name = getattr(function, "__name__", "function")
     try:
-        code = compile_object(function, _ENTRY, signature.arguments, signature.returns)
-        object_file.undefined_symbols(code, _ENTRY, signature.symbols)
+        code = compile_object(function, ENTRY, signature.arguments, signature.returns)
+        object_file.undefined_symbols(code, ENTRY, signature.symbols)
     except ValueError as error:
         if RAISED in str(error):
             raise CompileError(
@@ -68,14 +72,8 @@ def compile_function(function: Callable[..., Any], signature: Signature) -> byte
     return code
 
 
-def load_function(code: bytes, signature: Signature) -> int:
-    """The address of the function in an object file, after checking the file; raises DamagedObject."""
-    needed = object_file.undefined_symbols(code, _ENTRY, signature.symbols)
-    return _loader.load(code, needed)
-
-
 def compile_here(function: Callable[..., Any], signature: Signature) -> int:
-    """Compile into this process without object code: the way on platforms that `object_file` does not know."""
+    """Compile into this process: the way on platforms that `object_file` does not know."""
     from codegen.numba_compiler import compile_here as compile_in_process
 
     address, owner = compile_in_process(function, signature.arguments, signature.returns)
@@ -83,11 +81,63 @@ def compile_here(function: Callable[..., Any], signature: Signature) -> int:
     return address
 
 
-_owners: list[Any] = []  # of code compiled here: it lives as long as the process
+def assemble(text: str, signature: Signature) -> bytes:
+    """The object file of LLVM text that exports ENTRY."""
+    module, machine = _optimised(text)
+    code: bytes = machine.emit_object(module)
+    object_file.undefined_symbols(code, ENTRY, signature.symbols)
+    return code
+
+
+def assemble_here(text: str) -> int:
+    """LLVM text that exports ENTRY, into this process: see `compile_here`."""
+    import llvmlite.binding as llvm
+
+    module, machine = _optimised(text)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    _owners.append(engine)
+    address: int = engine.get_function_address(ENTRY)
+    return address
+
+
+def load_function(code: bytes, signature: Signature) -> int:
+    """The address of the function in an object file, after checking the file;
+    DamagedObjectError.
+    """
+    needed = object_file.undefined_symbols(code, ENTRY, signature.symbols)
+    return _loader.load(code, needed)
+
+
+_owners: list[Any] = []  # of code made in this process: it lives as long as the process
+
+
+def _optimised(text: str) -> tuple[Any, Any]:
+    import llvmlite.binding as llvm
+
+    _initialize()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        opt=2, reloc="static" if object_file.X86 else "default", codemodel="jitdefault", jit=True
+    )
+    module = llvm.parse_assembly(text)
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
+    passes.getModulePassManager().run(module, passes)
+    return module, machine
+
+
+def _initialize() -> None:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
 
 
 class _Loader:
-    """The process's engine, made on first use; a forked child makes its own, for LLVM's state may be half-changed."""
+    """The process's engine, made on first use; a forked child makes its own, for LLVM's state
+    may be half-changed.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -109,27 +159,26 @@ class _Loader:
                     self._resolved.add(name)
             self._count += 1
             symbol = f"tracer_function_{self._count:016d}"
-            old = b"\0" + _ENTRY.encode() + b"\0"
+            old = b"\0" + ENTRY.encode() + b"\0"
             if code.count(old) != 1:
-                raise DamagedObject("the name of its function does not occur once")
+                raise DamagedObjectError("the name of its function does not occur once")
             code = code.replace(old, b"\0" + symbol.encode() + b"\0")
             try:
                 file = llvm.ObjectFileRef.from_data(code)
             except ValueError as error:
-                raise DamagedObject("LLVM does not take it for an object file") from error
+                raise DamagedObjectError("LLVM does not take it for an object file") from error
             self._engine.add_object_file(file)
             self._engine.finalize_object()
             address: int = self._engine.get_function_address(symbol)
             if not address:
-                raise DamagedObject("LLVM does not find its function")
+                raise DamagedObjectError("LLVM does not find its function")
             return address
 
     @staticmethod
     def _new_engine() -> Any:
         import llvmlite.binding as llvm
 
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
+        _initialize()
         machine = llvm.Target.from_default_triple().create_target_machine()
         return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
 
@@ -148,7 +197,7 @@ class _Loader:
                 continue
             if address:
                 return address
-        raise DamagedObject(f"it needs {name}, which no library of this process has")
+        raise DamagedObjectError(f"it needs {name}, which no library of this process has")
 
     def hold(self) -> None:
         self._lock.acquire()
@@ -164,5 +213,8 @@ class _Loader:
 
 _loader = _Loader()
 if hasattr(os, "register_at_fork"):
-    # Nobody is inside LLVM while the process forks, so no lock of LLVM's or llvmlite's is held for ever in the child.
-    os.register_at_fork(before=_loader.hold, after_in_parent=_loader.release, after_in_child=_loader.renew)
+    # Nobody is inside LLVM while the process forks, so no lock of LLVM's or llvmlite's is held for
+    # ever in the child.
+    os.register_at_fork(
+        before=_loader.hold, after_in_parent=_loader.release, after_in_child=_loader.renew
+    )

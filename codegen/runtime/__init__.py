@@ -1,4 +1,23 @@
-"""Running compiled kernels: a pool of parked workers and programs that walk tables of rows without Python.
+"""Running compiled kernels: a pool of parked workers, and programs that walk rows without Python.
 
 Knows addresses and 64-bit words only: neither specifications, arrays nor graphs.
 """
+
+from __future__ import annotations
+
+from codegen.runtime.pool import Pool, default_pool, get_num_threads, set_num_threads
+from codegen.runtime.program import STATUS, AddressOf, Argument, HostCall, Program, Row, Slot
+
+__all__ = [
+    "STATUS",
+    "AddressOf",
+    "Argument",
+    "HostCall",
+    "Pool",
+    "Program",
+    "Row",
+    "Slot",
+    "default_pool",
+    "get_num_threads",
+    "set_num_threads",
+]
