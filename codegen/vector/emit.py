@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from codegen.vector.elements import DTYPE, ELEMENTS, SAME_SIZE, bits, kind
+from llvmlite import ir
+
+from codegen.vector.elements import ELEMENTS, SAME_SIZE, bits, kind
 from codegen.vector.llvm import Builder, Value, constant, intrinsic, named, suffix, vector
 from codegen.vector.readings import Reading, scalar
 
@@ -98,6 +100,10 @@ def _shift_right(b: Builder, element: str, x: Value, count: Value) -> Value:
     return b.ashr(x, b.select(inside, count, constant(element, bits(element) - 1)))
 
 
+for _name in ("trunc", "floor", "ceil", "rint"):
+    EMIT[_name] = lambda b, e, x, name=_name: named(b, name, x)
+EMIT["copysign"] = lambda b, e, x, y: named(b, "copysign", x, y)
+EMIT["popcount"] = lambda b, e, x: named(b, "ctpop", x)
 EMIT["fma"] = lambda b, e, x, y, z: named(b, "fma", x, y, z)
 EMIT["sqrt"] = lambda b, e, x: named(b, "sqrt", x)
 EMIT["select"] = lambda b, e, mask, x, y: b.select(mask, x, y)
@@ -155,4 +161,26 @@ for _target in ELEMENTS:
     _conversion(_target)
 
 EMIT["to_bits"] = EMIT["from_bits"] = lambda b, e, x: b.bitcast(x, vector(SAME_SIZE[e]))
-_ = DTYPE
+
+
+@emits("round_f16")
+def _round_half(b: Builder, element: str, x: Value) -> Value:
+    half = ir.VectorType(ir.HalfType(), x.type.count)
+    return b.fpext(b.fptrunc(x, half), x.type)
+
+
+def bfloat16_bits(b: Builder, x: Value) -> Value:
+    """The bfloat16 nearest to each f32 lane, ties to even, in the low half of i32; NaN stays."""
+    pattern = b.bitcast(x, vector("i32"))
+    high = b.lshr(pattern, constant("i32", 16))
+    odd = b.and_(high, constant("i32", 1))
+    rounded = b.lshr(b.add(pattern, b.add(odd, constant("i32", 0x7FFF))), constant("i32", 16))
+    return b.select(b.fcmp_unordered("uno", x, x), b.or_(high, constant("i32", 0x40)), rounded)
+
+
+def from_bfloat16_bits(b: Builder, x: Value) -> Value:
+    """The low half of i32 lanes, a bfloat16, as f32 lanes."""
+    return b.bitcast(b.shl(x, constant("i32", 16)), vector("f32"))
+
+
+EMIT["round_bf16"] = lambda b, e, x: from_bfloat16_bits(b, bfloat16_bits(b, x))

@@ -13,6 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 from codegen.vector.elements import OF_MEMORY, WIDTH, size_of
+from codegen.vector.emit import bfloat16_bits, from_bfloat16_bits
 from codegen.vector.llvm import (
     INDEX,
     INT64,
@@ -50,7 +51,7 @@ def from_memory(b: Builder, element: str, x: Value) -> Value:
     if element == "f16":
         return b.fpext(b.bitcast(x, ir.VectorType(ir.HalfType(), WIDTH)), vector("f32"))
     if element == "bf16":
-        return b.bitcast(b.shl(b.zext(x, vector("i32")), constant("i32", 16)), vector("f32"))
+        return from_bfloat16_bits(b, b.zext(x, vector("i32")))
     return x
 
 
@@ -63,15 +64,6 @@ def to_memory(b: Builder, element: str, x: Value) -> Value:
     if element == "bf16":
         return b.trunc(bfloat16_bits(b, x), memory_vector(element))
     return x
-
-
-def bfloat16_bits(b: Builder, x: Value) -> Value:
-    """The bfloat16 nearest to each float32 lane, ties to even, in the low half of 32 bits; NaN stays NaN."""
-    pattern = b.bitcast(x, vector("i32"))
-    high = b.lshr(pattern, constant("i32", 16))
-    odd = b.and_(high, constant("i32", 1))
-    rounded = b.lshr(b.add(pattern, b.add(odd, constant("i32", 0x7FFF))), constant("i32", 16))
-    return b.select(b.fcmp_unordered("uno", x, x), b.or_(high, constant("i32", 0x40)), rounded)
 
 
 def address(b: Builder, p: Value, i: Value, type_: Any) -> Value:

@@ -17,6 +17,7 @@ from numba.extending import lower_builtin, models, register_model
 
 from codegen.vector import lanes, memory
 from codegen.vector.elements import ELEMENTS, MEMORY_ELEMENTS, OF_MEMORY
+from codegen.vector import emit_division as _emit_division  # noqa: F401  fills EMIT
 from codegen.vector.emit import EMIT, Emitted
 from codegen.vector.emit_lanes import LANES_EMIT, rotate
 from codegen.vector.emit_memory import MEMORY_EMIT

@@ -19,7 +19,6 @@ from codegen.vector.elements import (
     FLOATS,
     INTEGERS,
     SAME_SIZE,
-    SIGNED,
     f32,
 )
 from codegen.vector.exact import exact_fma
@@ -109,10 +108,15 @@ define_operator("sub", 2, np.subtract, elements=NUMBERS)
 define_operator("mul", 2, np.multiply, elements=NUMBERS)
 define_operator("truediv", 2, np.divide, elements=FLOATS)
 define_operator("neg", 1, np.negative, elements=NUMBERS)
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    _numpy = {"lt": "less", "gt": "greater", "eq": "equal", "ne": "not_equal"}.get(_name, f"{_name}")
-    _numpy = {"le": "less_equal", "ge": "greater_equal"}.get(_name, _numpy)
-    define_operator(_name, 2, getattr(np, _numpy), result=truth)
+# Floor semantics, as Python's. Integers never trap: by 0 both give 0; the most negative by -1 wraps, and leaves 0.
+define_operator("floordiv", 2, np.floor_divide, elements=NUMBERS)
+define_operator("mod", 2, np.remainder, elements=NUMBERS)
+define_operator("lt", 2, np.less, result=truth)
+define_operator("le", 2, np.less_equal, result=truth)
+define_operator("gt", 2, np.greater, result=truth)
+define_operator("ge", 2, np.greater_equal, result=truth)
+define_operator("eq", 2, np.equal, result=truth)
+define_operator("ne", 2, np.not_equal, result=truth)
 define_operator("and_", 2, np.bitwise_and, elements=("bool", *INTEGERS))
 define_operator("or_", 2, np.bitwise_or, elements=("bool", *INTEGERS))
 define_operator("xor", 2, np.bitwise_xor, elements=("bool", *INTEGERS))
@@ -121,9 +125,22 @@ define_operator("invert", 1, np.invert, elements=("bool", *INTEGERS))
 define_operator("lshift", 2, np.left_shift, elements=INTEGERS)
 define_operator("rshift", 2, np.right_shift, elements=INTEGERS)
 
+
+
+def _popcount(x: Any) -> Any:
+    return np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype)
+
+
 fma = define("fma", 3, exact_fma, elements=FLOATS)
 sqrt = define("sqrt", 1, np.sqrt, elements=FLOATS)
 absolute = define("absolute", 1, np.abs, elements=NUMBERS)
+trunc = define("trunc", 1, np.trunc, elements=FLOATS)
+floor = define("floor", 1, np.floor, elements=FLOATS)
+ceil = define("ceil", 1, np.ceil, elements=FLOATS)
+rint = define("rint", 1, np.rint, elements=FLOATS)  # to the nearest integer, ties to even
+copysign = define("copysign", 2, np.copysign, elements=FLOATS)
+fmod = define("fmod", 2, np.fmod, elements=NUMBERS)  # the remainder of a quotient cut towards 0
+popcount = define("popcount", 1, _popcount, elements=INTEGERS)
 select = PRIMITIVES["select"] = Select("select", 3, np.where)
 
 
@@ -169,4 +186,21 @@ to_bits = define("to_bits", 1, _same_size, elements=FLOATS, result=SAME_SIZE.__g
 from_bits = define(
     "from_bits", 1, _same_size, elements=("i32", "i64", "u32", "u64"), result=SAME_SIZE.__getitem__
 )
-_ = SIGNED, f32
+
+
+def bfloat16_bits(x: Any) -> Any:
+    """The bfloat16 nearest to each float32, ties to even, as uint16; NaN stays NaN."""
+    pattern = x.view(np.uint32)
+    high = pattern >> np.uint32(16)
+    rounded = (pattern + (np.uint32(0x7FFF) + (high & np.uint32(1)))) >> np.uint32(16)
+    return np.where(x != x, high | np.uint32(0x40), rounded).astype(np.uint16)
+
+
+# float16 and bfloat16 are computed on as f32 lanes and rounded after every operator.
+round_f16 = define("round_f16", 1, lambda x: x.astype(np.float16).astype(f32), elements=("f32",))
+round_bf16 = define(
+    "round_bf16",
+    1,
+    lambda x: (bfloat16_bits(x).astype(np.uint32) << np.uint32(16)).view(f32),
+    elements=("f32",),
+)
