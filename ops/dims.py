@@ -7,8 +7,10 @@ polynomials are equal objects. An expression that is a constant is always a plai
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -19,7 +21,9 @@ _Monomial = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Symbol:
+class Symbol:
+    """A named size, not known before the program runs."""
+
     name: str
 
     def __str__(self) -> str:
@@ -33,12 +37,14 @@ class _Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class _FloorDivide:
+class FloorDivide:
+    """numerator / denominator, rounded down."""
+
     numerator: int | Dim
     denominator: int | Dim
 
     def __str__(self) -> str:
-        return f"({self.numerator})//({self.denominator})"
+        return f"{_operand(self.numerator)}//{_operand(self.denominator)}"
 
     def substitute(self, values: Mapping[str, int | Dim]) -> int | Dim:
         return substitute(self.numerator, values) // substitute(self.denominator, values)
@@ -48,7 +54,9 @@ class _FloorDivide:
 
 
 @dataclass(frozen=True, slots=True)
-class _Maximum:
+class Maximum:
+    """The larger of two sizes."""
+
     left: int | Dim
     right: int | Dim
 
@@ -62,7 +70,13 @@ class _Maximum:
         return symbols(self.left) | symbols(self.right)
 
 
-_Atom = _Symbol | _FloorDivide | _Maximum
+def _operand(size: int | Dim) -> str:
+    """A size as part of a product or quotient: in parentheses unless it is one name or number."""
+    text = str(size)
+    return text if text.isidentifier() or text.isdecimal() else f"({text})"
+
+
+_Atom = Symbol | FloorDivide | Maximum
 
 
 class Dim:
@@ -84,7 +98,7 @@ class Dim:
         """The symbol `name`, an identifier."""
         if not name.isidentifier() or name == "max":
             raise ShapeError(f"a symbolic size is named by an identifier, got {name!r}")
-        return Dim((((_Symbol(name),), 1),))
+        return Dim((((Symbol(name),), 1),))
 
     @staticmethod
     def _of_atom(atom: _Atom) -> Dim:
@@ -133,7 +147,11 @@ class Dim:
     def __str__(self) -> str:
         parts = []
         for monomial, coefficient in self.terms:
-            factors = [str(a) for a in monomial]
+            # 2*(n//2) is not 2*n//2: a quotient is put in parentheses unless it stands alone
+            alone = len(monomial) == 1 and coefficient == 1
+            factors = [
+                f"({a})" if isinstance(a, FloorDivide) and not alone else str(a) for a in monomial
+            ]
             if coefficient != 1 or not factors:
                 factors.insert(0, str(coefficient))
             parts.append("*".join(factors))
@@ -141,6 +159,9 @@ class Dim:
 
     def __repr__(self) -> str:
         return f"Dim({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dim, (self.terms,)  # the hash is another one in another process
 
     def __bool__(self) -> bool:
         raise ShapeError(f"whether the size {self} is zero is not known: it is symbolic")
@@ -182,13 +203,13 @@ def _floor_divide(numerator: int | Dim, denominator: int | Dim) -> int | Dim:
         if whole:
             remaining = _collect(rest)
             return _collect((*whole, *_terms(remaining // denominator)))
-        return Dim._of_atom(_FloorDivide(numerator, denominator))
+        return Dim._of_atom(FloorDivide(numerator, denominator))
     if numerator == denominator:
         return 1
     quotient = _exact_quotient(numerator, denominator)
     if quotient is not None:
         return quotient
-    return Dim._of_atom(_FloorDivide(numerator, denominator))
+    return Dim._of_atom(FloorDivide(numerator, denominator))
 
 
 def _exact_quotient(numerator: int | Dim, denominator: Dim) -> int | Dim | None:
@@ -217,7 +238,7 @@ def maximum(left: int | Dim, right: int | Dim) -> int | Dim:
     if isinstance(difference, int):
         return left if difference > 0 else right
     first, second = sorted((left, right), key=str)
-    return Dim._of_atom(_Maximum(first, second))
+    return Dim._of_atom(Maximum(first, second))
 
 
 def minimum(left: int | Dim, right: int | Dim) -> int | Dim:
@@ -250,9 +271,17 @@ def symbols(size: int | Dim) -> set[str]:
     return set().union(*(atom.symbols() for monomial, _ in size.terms for atom in monomial))
 
 
+# Bounds on what is read, so that hostile text cannot take long.
+_LONGEST_TEXT, _MOST_TERMS = 10_000, 1_000
+_WRITTEN = re.compile(r"[\w +\-*/(),]+")
+
+
+@lru_cache(maxsize=1000)
 def parse(text: str) -> int | Dim:
     """The size written as Python arithmetic: names, integers, + - * // and max(a, b). Raises `ParseError`."""
     try:
+        if len(text) > _LONGEST_TEXT or not _WRITTEN.fullmatch(text):
+            raise ValueError("too long, or signs that no size has")
         return _parse(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ParseError(f"not a size: {text[:80]!r}") from None
@@ -266,14 +295,25 @@ def _parse(node: ast.expr) -> int | Dim:
             return Dim.symbol(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_parse(operand)
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _parse(left) + _parse(right)
-        case ast.BinOp(left=left, op=ast.Sub(), right=right):
-            return _parse(left) - _parse(right)
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            return _parse_sum(node)
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _parse(left) * _parse(right)
+            first, second = _parse(left), _parse(right)
+            if len(_terms(first)) * len(_terms(second)) > _MOST_TERMS:
+                raise ValueError("too many terms")
+            return first * second
         case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
             return _parse(left) // _parse(right)
         case ast.Call(func=ast.Name(id="max"), args=[left, right], keywords=[]):
             return maximum(_parse(left), _parse(right))
     raise ValueError("not a size")
+
+
+def _parse_sum(node: ast.expr) -> int | Dim:
+    """a + b - c ..., whose tree leans to the left, one level for each term: read without recursion, added up at once."""
+    terms: list[tuple[_Monomial, int]] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        right = _parse(node.right)
+        terms += _terms(right if isinstance(node.op, ast.Add) else -right)
+        node = node.left
+    return _collect((*terms, *_terms(_parse(node))))
