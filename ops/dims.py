@@ -237,6 +237,10 @@ def maximum(left: int | Dim, right: int | Dim) -> int | Dim:
     difference = left - right
     if isinstance(difference, int):
         return left if difference > 0 else right
+    if never_negative(difference):
+        return left
+    if never_negative(-difference):
+        return right
     first, second = sorted((left, right), key=str)
     return Dim._of_atom(Maximum(first, second))
 
@@ -244,6 +248,20 @@ def maximum(left: int | Dim, right: int | Dim) -> int | Dim:
 def minimum(left: int | Dim, right: int | Dim) -> int | Dim:
     """The smaller of two sizes."""
     return -maximum(-left, -right)
+
+
+def never_negative(size: int | Dim) -> bool:
+    """Whether a size is seen to be at least 0 whatever its symbols are; False says nothing."""
+    return all(c >= 0 and all(map(_atom_never_negative, m)) for m, c in _terms(size))
+
+
+def _atom_never_negative(atom: _Atom) -> bool:
+    match atom:
+        case FloorDivide(numerator, denominator):
+            return never_negative(numerator) and never_negative(denominator)
+        case Maximum(left, right):
+            return never_negative(left) or never_negative(right)
+    return True
 
 
 def product(sizes: tuple[int | Dim, ...]) -> int | Dim:

@@ -14,6 +14,10 @@ class ShapeError(TracerError, ValueError):
     """Shapes, axes or sizes do not fit."""
 
 
+class BoundsError(TracerError, IndexError):
+    """An index that is out of range."""
+
+
 class DTypeError(TracerError, TypeError):
     """An element type does not fit the operator."""
 

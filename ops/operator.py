@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from ops.compute import Compute
+from ops.compute import Compute, Control
 from ops.dims import Dim
 from ops.errors import ArgumentError, TracerError
 from ops.types import DTYPES, Type
@@ -103,6 +103,14 @@ class Attributes(dict[str, Any]):
 
 
 @dataclass(frozen=True, slots=True)
+class BlockType:
+    """What type rules see of a block: the types of its inputs and outputs."""
+
+    inputs: tuple[Type, ...]
+    outputs: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Application:
     """One use of an operator, as rules see it. `needs`: which inputs a gradient is wanted for; `cotangents`: one for each
     output, None where nothing depends on it."""
@@ -112,6 +120,7 @@ class Application:
     attrs: Attributes
     cotangents: tuple[Any, ...] = ()
     needs: tuple[bool, ...] = ()
+    blocks: tuple[Any, ...] = ()
 
     @property
     def x(self) -> Any:
@@ -222,10 +231,23 @@ class Operator:
     ulp: float
     random: bool
 
-    def infer(self, types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
+    @property
+    def block_names(self) -> tuple[str, ...]:
+        """Names of the blocks that a node of this operator carries."""
+        return self.compute.blocks if isinstance(self.compute, Control) else ()
+
+    def infer(
+        self, types: Sequence[Type], attrs: Mapping[str, Any], blocks: Sequence[BlockType] = ()
+    ) -> tuple[Type, ...]:
         """Types of the outputs. Raises the type rule's error, with the operator's name in front."""
+        if len(blocks) != len(self.block_names):
+            expected = " and ".join(self.block_names) or "none"
+            raise ArgumentError(f"{self.name}: its blocks are {expected}, got {len(blocks)} of them")
         try:
-            result = self.type_rule(*types, **attrs)
+            if blocks:
+                result = self.type_rule(*types, **attrs, blocks=tuple(blocks))
+            else:
+                result = self.type_rule(*types, **attrs)
         except TracerError as error:
             if not str(error).startswith(self.name):
                 raise type(error)(f"{self.name}: {error}") from None
@@ -282,7 +304,7 @@ def operator(
     """Declare an operator. The decorated function is its signature, documentation and meaning in NumPy.
 
     Positional parameters are operands (the last `optional` may be left out, `*name` takes any number), keyword-only
-    parameters are attributes with their types.
+    parameters are attributes with their types, or the blocks that `compute` names.
     """
 
     def declare(reference: Callable[..., Any]) -> Operator:
@@ -290,10 +312,11 @@ def operator(
             raise ValueError(f"operator {name!r} is already declared")
         parameters = inspect.signature(reference).parameters.values()
         hints = get_type_hints(reference)
+        blocks = compute.blocks if isinstance(compute, Control) else ()
         attributes = {
             p.name: Attribute(p.name, hints[p.name], p.default)
             for p in parameters
-            if p.kind is p.KEYWORD_ONLY
+            if p.kind is p.KEYWORD_ONLY and p.name not in blocks
         }
         operands = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
         record = Operator(
@@ -343,8 +366,11 @@ class RuleBuilder:
 
     def size(self, size: int | Dim, dtype: str = "int64") -> Any:
         """A size as a 0-d value, known to the program only when it runs, so that kernels do not depend on it."""
-        value = self.op("Dimension", size=size)
-        return value if dtype == "int64" else self.op("Cast", value, to=dtype)
+        return self.cast(self.op("Dimension", size=size), dtype)
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        """x with another element type."""
+        return x if x.type.dtype == dtype else self.op("Cast", x, to=dtype)
 
     def zeros(self, type_: Type) -> Any:
         """Zeros of a type."""
