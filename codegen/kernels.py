@@ -16,7 +16,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import util
@@ -25,16 +25,23 @@ from typing import Any, Literal
 
 from codegen import object_code, object_file
 from codegen.object_cache import ObjectCache, default_folder, default_limit
-from codegen.object_code import KERNEL, CompileError, Signature
+from codegen.object_code import KERNEL_SYMBOLS, CompileError
 
 __all__ = ["CompileError", "Kernel", "Statistics", "kernel", "statistics"]
 
 # What Numba's output depends on besides the source. NUMBA_CPU_NAME alone changes nothing: Numba
 # keeps the machine's features unless NUMBA_CPU_FEATURES is set as well.
 _SETTINGS = (
-    "NUMBA_CPU_NAME NUMBA_CPU_FEATURES NUMBA_ENABLE_AVX NUMBA_OPT NUMBA_LOOP_VECTORIZE NUMBA_SLP_VECTORIZE "
-    "NUMBA_BOUNDSCHECK NUMBA_DEBUGINFO NUMBA_DISABLE_INTEL_SVML"
-).split()
+    "NUMBA_CPU_NAME",
+    "NUMBA_CPU_FEATURES",
+    "NUMBA_ENABLE_AVX",
+    "NUMBA_OPT",
+    "NUMBA_LOOP_VECTORIZE",
+    "NUMBA_SLP_VECTORIZE",
+    "NUMBA_BOUNDSCHECK",
+    "NUMBA_DEBUGINFO",
+    "NUMBA_DISABLE_INTEL_SVML",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +72,9 @@ class Statistics:
 
     def __str__(self) -> str:
         return (
-            f"{self.compiled} kernels compiled in {self.compile_seconds:.2f} s, {self.disk_hits} read from disk in "
-            f"{1e3 * self.load_seconds:.1f} ms, {self.memory_hits} found in memory"
+            f"{self.compiled} kernels compiled in {self.compile_seconds:.2f} s, "
+            f"{self.disk_hits} read from disk in {1e3 * self.load_seconds:.1f} ms, "
+            f"{self.memory_hits} found in memory"
         )
 
 
@@ -92,23 +100,25 @@ def kernel(
     found = _kernels.get(key)
     if found is None:
         maker = _Maker(
-            lambda: object_code.compile_function(build(), KERNEL),
-            lambda: object_code.compile_here(build(), KERNEL),
+            lambda: object_code.compile_kernel(build()),
+            lambda: object_code.compile_kernel_here(build()),
         )
-        return _obtain(key, name, text, KERNEL, maker)
+        return _obtain(key, name, text, KERNEL_SYMBOLS, maker)
     statistics.memory_hits += 1
     return replace(found, name=name, text=text, origin="memory", seconds=0.0)
 
 
-def function(key: str, name: str, emit: Callable[[], str], signature: Signature) -> Kernel:
-    """Like `kernel` for LLVM text that exports `object_code.ENTRY`; Numba has no part in it."""
+def function(key: str, name: str, emit: Callable[[], str], symbols: Collection[str]) -> Kernel:
+    """Like `kernel` for LLVM text that exports `object_code.ENTRY` and calls the C functions
+    `symbols`; Numba has no part in it.
+    """
     found = _kernels.get(key)
     if found is None:
         maker = _Maker(
-            lambda: object_code.assemble(emit(), signature),
+            lambda: object_code.assemble(emit(), symbols),
             lambda: object_code.assemble_here(emit()),
         )
-        return _obtain(key, name, "", signature, maker)
+        return _obtain(key, name, "", symbols, maker)
     statistics.memory_hits += 1
     return replace(found, name=name, origin="memory", seconds=0.0)
 
@@ -143,7 +153,7 @@ class _Maker:
     address: Callable[[], int]
 
 
-def _obtain(key: str, name: str, text: str, signature: Signature, maker: _Maker) -> Kernel:
+def _obtain(key: str, name: str, text: str, symbols: Collection[str], maker: _Maker) -> Kernel:
     with _lock:
         lock = _key_locks.setdefault(key, threading.Lock())
     with lock:
@@ -153,7 +163,7 @@ def _obtain(key: str, name: str, text: str, signature: Signature, maker: _Maker)
                 statistics.memory_hits += 1
             return replace(found, name=name, text=text, origin="memory", seconds=0.0)
         begin = time.perf_counter()
-        address, origin = _load_or_make(key, signature, maker)
+        address, origin = _load_or_make(key, symbols, maker)
         made = Kernel(name, key, address, text, origin, time.perf_counter() - begin)
         with _lock:
             _kernels[key] = made
@@ -168,22 +178,22 @@ def _obtain(key: str, name: str, text: str, signature: Signature, maker: _Maker)
 
 
 def _load_or_make(
-    key: str, signature: Signature, maker: _Maker
+    key: str, symbols: Collection[str], maker: _Maker
 ) -> tuple[int, Literal["disk", "compiled"]]:
     if not object_file.SUPPORTED:
         with _compiling:
             return maker.address(), "compiled"
     disk = disk_cache()
-    disk_key = f"{key}|{signature.arguments}|{signature.returns}|{_environment()}"
+    disk_key = f"{key}|{_environment()}"
     code = disk.get(disk_key)
     if code is not None:
         try:
-            return object_code.load_function(code, signature), "disk"
+            return object_code.load_function(code, symbols), "disk"
         except object_file.DamagedObjectError:  # whole, but not what this process can load
             disk.remove(disk_key)
     with _compiling:
         code = maker.code()
-    address = object_code.load_function(code, signature)
+    address = object_code.load_function(code, symbols)
     disk.put(disk_key, code)
     return address, "compiled"
 

@@ -21,11 +21,17 @@ from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-RAISED = "kernel_raised"  # called on the error path; left undefined, so the object file shows when the path survived
-_OPTIONS = {"error_model": "numpy"}
+# Called on the error path and defined nowhere: the object file shows whether the path survived.
+RAISED = "kernel_raised"
+_SIGNATURE = types.void(types.int64, types.int64, types.int64)
+_OPTIONS: dict[str, Any] = {"error_model": "numpy"}
+# Numba annotates little of this, and some of it wrongly.
+_Library: Any = CPUCodeLibrary
+_compiler: Any = compiler
+_target: Any = cpu_target
 
 
-class _ObjectLibrary(CPUCodeLibrary):  # type: ignore[misc]
+class _ObjectLibrary(_Library):  # type: ignore[misc]
     """A code library that exports one symbol and is emitted as an object file."""
 
     symbol = ""
@@ -53,63 +59,53 @@ class _ObjectLibrary(CPUCodeLibrary):  # type: ignore[misc]
         return code
 
 
-def compile_object(
-    function: Callable[..., Any], symbol: str, arguments: int, returns: bool
-) -> bytes:
-    """Compile `function` of `arguments` 64-bit words, returning a word or nothing; export it as
-    `symbol`.
-    """
+def compile_object(function: Callable[..., Any], symbol: str) -> bytes:
+    """The object file of a kernel, void(int64 lo, int64 hi, int64 args), exported as `symbol`."""
     with global_compiler_lock:
-        target = cpu_target.target_context
-        library = _ObjectLibrary(target.codegen(), symbol)
+        target = _target.target_context
+        library: Any = _ObjectLibrary(target.codegen(), symbol)
         library.symbol = symbol
-        flags = compiler.Flags()
-        cpu_target.options.parse_as_flags(flags, dict(_OPTIONS))
+        flags = _compiler.Flags()
+        _target.options.parse_as_flags(flags, dict(_OPTIONS))
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
         flags.enable_pyobject = False
-        restype = types.int64 if returns else types.void
-        result = compiler.compile_extra(
-            cpu_target.typing_context,
+        result = _compiler.compile_extra(
+            _target.typing_context,
             target,
             function,
-            args=(types.int64,) * arguments,
-            return_type=restype,
+            args=_SIGNATURE.args,
+            return_type=_SIGNATURE.return_type,
             flags=flags,
             locals={},
             library=library,
         )
         if result.typing_error is not None:
             raise result.typing_error
-        _add_entry(target, library, result.fndesc, symbol)
-        return library.emit()
+        library.add_ir_module(_entry(target, result.fndesc, symbol))
+        code: bytes = library.emit()
+        return code
 
 
-def _add_entry(target: Any, library: _ObjectLibrary, fndesc: Any, symbol: str) -> None:
-    """Add the C function `symbol`, into which Numba's function is inlined."""
-    word = ir.IntType(64)
+def _entry(target: Any, fndesc: Any, symbol: str) -> Any:
+    """A module with the C function `symbol`, into which Numba's function is inlined."""
     module = target.create_module("entry")
-    callee = ir.Function(
-        module,
-        target.call_conv.get_function_type(fndesc.restype, fndesc.argtypes),
-        fndesc.llvm_func_name,
-    )
-    returns = fndesc.restype is not types.void
-    kind = ir.FunctionType(word if returns else ir.VoidType(), [word] * len(fndesc.argtypes))
-    entry = ir.Function(module, kind, symbol)
+    kind = target.call_conv.get_function_type(fndesc.restype, fndesc.argtypes)
+    callee = ir.Function(module, kind, fndesc.llvm_func_name)
+    entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 3), symbol)
     builder = ir.IRBuilder(entry.append_basic_block("entry"))
-    status, out = target.call_conv.call_function(
+    status, _ = target.call_conv.call_function(
         builder, callee, fndesc.restype, fndesc.argtypes, entry.args, attrs=("alwaysinline",)
     )
     with builder.if_then(status.is_error, likely=False):
         builder.call(ir.Function(module, ir.FunctionType(ir.VoidType(), []), RAISED), [])
-    builder.ret(out) if returns else builder.ret_void()
-    library.add_ir_module(module)
+    builder.ret_void()
+    return module
 
 
-def compile_here(function: Callable[..., Any], arguments: int, returns: bool) -> tuple[int, Any]:
-    """Compile into this process, for platforms whose object files the loader does not check:
-    (address, owner).
+def compile_here(function: Callable[..., Any]) -> tuple[int, Any]:
+    """Compile a kernel into this process: (address, owner).
+
+    For platforms whose object files the loader does not check.
     """
-    restype = types.int64 if returns else types.void
-    compiled = cfunc(restype(*[types.int64] * arguments), **_OPTIONS)(function)
+    compiled = cfunc(_SIGNATURE, **_OPTIONS)(function)
     return int(ctypes.cast(compiled.ctypes, ctypes.c_void_p).value or 0), compiled

@@ -20,12 +20,14 @@ import stat
 import struct
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _log = logging.getLogger("tracer.cache")
 _MAGIC = b"TRACEROB"
 _HEADER = struct.Struct("<8sQ32s")
 _FORMAT = "objects-1"  # the folder's name; a new format is a new folder
+_SUFFIX = ".o"
 _DEFAULT_SIZE = 512 << 20
 _STALE = (
     3600.0  # seconds after which a temporary file is nobody's; also how exact "recently used" is
@@ -40,7 +42,6 @@ class ObjectCache:
     def __init__(self, base: Path, limit: int) -> None:
         self.base = base
         self.limit = limit
-        self._lock = threading.Lock()
         self._folder = -1  # descriptor: what was checked is what is used
         self._failed = limit <= 0
         self._warned = False
@@ -75,10 +76,8 @@ class ObjectCache:
         """Forget an entry, for whoever finds that its bytes are not usable."""
         folder = self._open()
         if folder >= 0:
-            try:
+            with suppress(OSError):
                 os.unlink(_file_name(key), dir_fd=folder)
-            except OSError:
-                return
 
     def put(self, key: str, code: bytes) -> bool:
         """Keep an entry; true if it was written."""
@@ -92,7 +91,9 @@ class ObjectCache:
             try:
                 self._write(folder, _file_name(key), data)
             except FileNotFoundError:
-                self._close(folder)
+                # Left open: another thread may be using the descriptor, whose number must not come
+                # to mean another folder.
+                self._folder = -1
                 continue
             except OSError as error:
                 self._warn("cannot write to", error)
@@ -113,98 +114,88 @@ class ObjectCache:
                     rest = rest[stream.write(rest) :]
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
-            os.unlink(temporary, dir_fd=folder)
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
             raise
 
     def _account(self, folder: int, written: int) -> None:
-        """Count the folder now and then, and evict when it is too large."""
-        with self._lock:
-            self._unseen += written
-            if (
-                0 <= self._size
-                and self._size + self._unseen <= self.limit
-                and self._unseen < self.limit // 16
-            ):
-                return
-            self._unseen = 0
-            self._size = self._evict(folder)
+        """Count the folder now and then, and evict when it is too large.
 
-    def _evict(self, folder: int) -> int:
-        """Remove the least recently used down to three quarters of the limit, if above it; the
-        bytes that remain.
+        Without a lock: two threads may both count, and a sum may miss an entry until the next.
         """
-        entries: list[tuple[float, int, str]] = []
-        now = time.time()
+        self._unseen += written
+        counted = self._size >= 0 and self._unseen < self.limit // 16
+        if counted and self._size + self._unseen <= self.limit:
+            return
+        self._unseen = 0
         try:
-            with os.scandir(folder) as found:
-                for entry in found:
-                    try:
-                        held = entry.stat(follow_symlinks=False)
-                        if entry.name.endswith(".tmp") and now - held.st_mtime > _STALE:
-                            os.unlink(entry.name, dir_fd=folder)  # its writer was killed
-                        else:
-                            entries.append((held.st_mtime, held.st_size, entry.name))
-                    except OSError:
-                        continue
-            total = sum(size for _, size, _ in entries)
-            if total <= self.limit:
-                return total
-            for _, size, name in sorted(entries):
-                if total <= self.limit * 3 // 4:
-                    break
-                try:
-                    os.unlink(name, dir_fd=folder)
-                except FileNotFoundError:  # another process evicts too
-                    pass
-                total -= size
-            return total
+            self._size = self._evict(folder)
         except OSError as error:
             self._warn("cannot tidy", error)
-            return 0
+
+    def _evict(self, folder: int) -> int:
+        """Remove the least recently used down to three quarters of the limit, if there are more
+        bytes than the limit; returns the bytes that remain.
+        """
+        entries = _entries(folder)
+        total = sum(size for _, size, _ in entries)
+        goal = self.limit * 3 // 4 if total > self.limit else total
+        for _, size, name in sorted(entries):
+            if total <= goal:
+                break
+            with suppress(FileNotFoundError):  # another process evicts too
+                os.unlink(name, dir_fd=folder)
+            total -= size
+        return total
 
     def _open(self) -> int:
         """The folder's descriptor, made on first use; -1 when there is no disk cache."""
         if self._folder >= 0 or self._failed:
             return self._folder
-        with self._lock:
-            if self._folder >= 0 or self._failed:
-                return self._folder
-            path = self.base / _FORMAT
-            try:
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                held = os.fstat(folder)
-                if held.st_uid != os.geteuid() or held.st_mode & 0o077:
-                    os.close(folder)
-                    raise PermissionError(
-                        "it must belong to you and be open to nobody else (mode 0700)"
-                    )
-                self._folder = folder
-            except OSError as error:
-                self._failed = True
-                self._warn("cannot use", error)
-            return self._folder
-
-    def _close(self, folder: int) -> None:
-        with self._lock:
-            if self._folder == folder:
-                self._folder = -1
+        path = self.base / _FORMAT
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            held = os.fstat(folder)
+            if held.st_uid != os.geteuid() or held.st_mode & 0o077:
                 os.close(folder)
+                raise PermissionError("it must be yours and open to nobody else (mode 0700)")
+            self._folder = folder
+        except OSError as error:
+            self._failed = True
+            self._warn("cannot use", error)
+        return self._folder
 
     def _warn(self, what: str, error: OSError) -> None:
         if not self._warned:
             self._warned = True
             _log.warning(
                 "%s the cache folder %s: %s. Compiled kernels are not kept for the next process; "
-                "set TRACER_CACHE_DIR to a folder of yours that can be written, or TRACER_CACHE_SIZE=0 for no cache.",
+                "set TRACER_CACHE_DIR to a folder of yours that can be written, or "
+                "TRACER_CACHE_SIZE=0 for no cache on disk.",
                 what,
                 self.base / _FORMAT,
                 error,
             )
 
 
+def _entries(folder: int) -> list[tuple[float, int, str]]:
+    """(last use, bytes, name) of every entry; removes what killed writers left."""
+    entries: list[tuple[float, int, str]] = []
+    now = time.time()
+    with os.scandir(folder) as found:
+        for entry in found:
+            with suppress(OSError):  # gone meanwhile
+                held = entry.stat(follow_symlinks=False)
+                if entry.name.endswith(_SUFFIX):
+                    entries.append((held.st_mtime, held.st_size, entry.name))
+                elif entry.name.endswith(".tmp") and now - held.st_mtime > _STALE:
+                    os.unlink(entry.name, dir_fd=folder)
+    return entries
+
+
 def _file_name(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()[:40] + ".o"
+    return hashlib.sha256(key.encode()).hexdigest()[:40] + _SUFFIX
 
 
 def _pack(key: str, code: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """Object code of one C function: made with Numba, loaded into the process with llvmlite alone.
 
-Every function takes 64-bit words; a kernel is void(int64 lo, int64 hi, int64 args). What it may
+A kernel is void(int64 lo, int64 hi, int64 args). What it may
 call is a list of C names, resolved here before LLVM sees the file, since LLVM's loader leaves an
 unknown name as a jump to address 0. Knows neither keys nor files: those are `kernels` and
 `object_cache`.
@@ -15,8 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from typing import Any
 
 from codegen import object_file
@@ -24,73 +23,63 @@ from codegen.object_file import DamagedObjectError
 
 ENTRY = "tracer_function_0000000000000000"  # the name in every object file; the loader numbers it
 _C = "memcpy memmove memset memcmp bcmp abort"
-_FLOAT = (
-    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmax fmin "
-    "fmod frexp hypot ldexp lgamma log log10 log1p log2 modf nearbyint pow remainder rint round roundeven sin sincos sinh "
-    "sqrt tan tanh tgamma trunc"
-)
+_FLOAT = """
+    acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs
+    floor fma fmax fmin fmod frexp hypot ldexp lgamma log log10 log1p log2 modf nearbyint pow
+    remainder rint round roundeven sin sincos sinh sqrt tan tanh tgamma trunc
+"""
 # LLVM's own helpers (libgcc): 128-bit division; half precision on a CPU without F16C.
-_HELPERS = "__divti3 __modti3 __udivti3 __umodti3 __extendhfsf2 __truncsfhf2 __truncdfhf2 __truncsfbf2 __truncdfbf2"
+_HELPERS = """
+    __divti3 __modti3 __udivti3 __umodti3
+    __extendhfsf2 __truncsfhf2 __truncdfhf2 __truncsfbf2 __truncdfbf2
+"""
 KERNEL_SYMBOLS = frozenset(
     [*_C.split(), *_HELPERS.split(), *_FLOAT.split(), *(f"{name}f" for name in _FLOAT.split())]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """`arguments` 64-bit words to a word (`returns`) or to nothing, and the names of the C
-    functions that may be called.
-    """
-
-    arguments: int
-    returns: bool
-    symbols: frozenset[str]
-
-
-KERNEL = Signature(3, False, KERNEL_SYMBOLS)
 
 
 class CompileError(RuntimeError):
     """A function that cannot be made into object code that stands alone."""
 
 
-def compile_function(function: Callable[..., Any], signature: Signature) -> bytes:
-    """The object file of `function`. Imports Numba."""
+def compile_kernel(function: Callable[..., Any]) -> bytes:
+    """The object file of a kernel. Imports Numba."""
     from codegen.numba_compiler import RAISED, compile_object
 
-    name = getattr(function, "__name__", "function")
+    name = getattr(function, "__name__", "kernel")
     try:
-        code = compile_object(function, ENTRY, signature.arguments, signature.returns)
-        object_file.undefined_symbols(code, ENTRY, signature.symbols)
+        code = compile_object(function, ENTRY)
+        object_file.undefined_symbols(code, ENTRY, KERNEL_SYMBOLS)
     except ValueError as error:
         if RAISED in str(error):
             raise CompileError(
-                f"{name}: it can raise a Python exception, and no Python runs where it is called; usual causes are a "
-                "`range` whose step is not a constant, an assert, min or max of no arguments and an index that Numba checks"
+                f"{name}: it can raise a Python exception, and no Python runs where it is called; "
+                "usual causes are an assert, a `raise`, a `range` whose step is not a constant "
+                "and an index that Numba checks"
             ) from error
         raise CompileError(f"{name}: the compiled code cannot stand alone: {error}") from error
     return code
 
 
-def compile_here(function: Callable[..., Any], signature: Signature) -> int:
-    """Compile into this process: the way on platforms that `object_file` does not know."""
-    from codegen.numba_compiler import compile_here as compile_in_process
+def compile_kernel_here(function: Callable[..., Any]) -> int:
+    """Compile a kernel into this process: the way where `object_file` knows no format."""
+    from codegen.numba_compiler import compile_here
 
-    address, owner = compile_in_process(function, signature.arguments, signature.returns)
+    address, owner = compile_here(function)
     _owners.append(owner)
     return address
 
 
-def assemble(text: str, signature: Signature) -> bytes:
-    """The object file of LLVM text that exports ENTRY."""
+def assemble(text: str, symbols: Collection[str]) -> bytes:
+    """The object file of LLVM text that exports ENTRY and calls the C functions `symbols`."""
     module, machine = _optimised(text)
     code: bytes = machine.emit_object(module)
-    object_file.undefined_symbols(code, ENTRY, signature.symbols)
+    object_file.undefined_symbols(code, ENTRY, symbols)
     return code
 
 
 def assemble_here(text: str) -> int:
-    """LLVM text that exports ENTRY, into this process: see `compile_here`."""
+    """LLVM text that exports ENTRY, into this process: see `compile_kernel_here`."""
     import llvmlite.binding as llvm
 
     module, machine = _optimised(text)
@@ -101,12 +90,12 @@ def assemble_here(text: str) -> int:
     return address
 
 
-def load_function(code: bytes, signature: Signature) -> int:
-    """The address of the function in an object file, after checking the file;
-    DamagedObjectError.
+def load_function(code: bytes, symbols: Collection[str]) -> int:
+    """The address of the function in an object file that calls no C functions but `symbols`.
+
+    The file is checked before LLVM sees it; raises DamagedObjectError.
     """
-    needed = object_file.undefined_symbols(code, ENTRY, signature.symbols)
-    return _loader.load(code, needed)
+    return _loader.load(code, object_file.undefined_symbols(code, ENTRY, symbols))
 
 
 _owners: list[Any] = []  # of code made in this process: it lives as long as the process

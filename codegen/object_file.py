@@ -13,6 +13,7 @@ import platform
 import struct
 import sys
 from collections.abc import Collection
+from dataclasses import dataclass
 
 # Machine number, and the relocation kinds that RuntimeDyldELF implements (absolute and relative to
 # the place).
@@ -30,6 +31,7 @@ _MACHINES: dict[str, tuple[int, frozenset[int]]] = {
         ),
     ),
 }
+_WIDE = {1, 24, 25, 29, 257, 260}  # kinds that fill 64 bits
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -48,14 +50,33 @@ class DamagedObjectError(ValueError):
     """An object file that must not be loaded."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Section:
+    kind: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    entry: int
+
+
 def undefined_symbols(code: bytes, symbol: str, allowed: Collection[str]) -> list[str]:
-    """The names that `code` needs from outside, each of them in `allowed`; raises
-    DamagedObjectError unless the file is good.
+    """The names that `code` needs from outside, each of them in `allowed`.
+
+    Raises DamagedObjectError unless the file is good.
     """
     try:
-        return _check(code, symbol, allowed)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        sections = _sections(code)
+        symbols, names = _symbols(code, sections)
+        needed = _check_symbols(symbols, names, sections, symbol)
+        unknown = sorted(needed.difference(allowed))
+        _require(not unknown, f"it needs {', '.join(unknown)}, not among the known symbols")
+        _check_relocations(code, sections, len(symbols))
+    except (struct.error, ValueError) as error:
+        if isinstance(error, DamagedObjectError):
+            raise
         raise DamagedObjectError(f"a table of the object file is cut short: {error}") from error
+    return sorted(needed)
 
 
 def _require(good: bool, what: str) -> None:
@@ -63,71 +84,85 @@ def _require(good: bool, what: str) -> None:
         raise DamagedObjectError(what)
 
 
-def _check(code: bytes, symbol: str, allowed: Collection[str]) -> list[str]:
-    machine, kinds = _MACHINES[platform.machine()]
-    ident, kind, cpu, version, _, _, table, _, _, _, _, entry, count, _ = _HEADER.unpack_from(code)
+def _sections(code: bytes) -> list[_Section]:
+    machine, _ = _MACHINES[platform.machine()]
+    header = _HEADER.unpack_from(code)
+    ident, kind, cpu, version, _, _, table = header[:7]
+    entry, count = header[11:13]
     _require(ident.startswith(_IDENT), "not a 64-bit little-endian ELF file")
-    _require(
-        (kind, cpu, version) == (_RELOCATABLE, machine, 1), "not an object file for this machine"
-    )
+    _require((kind, cpu, version) == (_RELOCATABLE, machine, 1), "not an object for this machine")
     _require(entry == _SECTION.size and 0 < count <= _MAX_SECTIONS, "odd section table")
     _require(table + count * entry <= len(code), "section table outside the file")
-    sections = [_SECTION.unpack_from(code, table + i * entry) for i in range(count)]
-    total = 0
-    for _, section_kind, _, _, offset, size, _, _, align, _ in sections:
-        _require(align < 1 << 16 and align & (align - 1) == 0, "odd alignment of a section")
+    sections = []
+    empty = 0
+    for i in range(count):
+        fields = _SECTION.unpack_from(code, table + i * entry)
+        _, kind, _, _, offset, size, link, info, align, entry_size = fields
+        _require(align <= 1 << 16 and align & (align - 1) == 0, "odd alignment of a section")
         _require(size <= _MAX_SIZE, "a section of absurd size")
-        if section_kind == _NOBITS:
-            total += size
-        elif section_kind:
+        if kind == _NOBITS:
+            empty += size
+        elif kind:
             _require(offset + size <= len(code), "a section lies outside the file")
-    _require(total <= _MAX_SIZE, "sections of absurd size")
-    tables = [s for s in sections if s[1] == _SYMTAB]
+        sections.append(_Section(kind, offset, size, link, info, entry_size))
+    _require(empty <= _MAX_SIZE, "sections of absurd size")
+    return sections
+
+
+def _symbols(code: bytes, sections: list[_Section]) -> tuple[list[tuple[int, ...]], bytes]:
+    """The symbols, and the table of their names."""
+    tables = [section for section in sections if section.kind == _SYMTAB]
     _require(len(tables) == 1, "not exactly one symbol table")
-    _, _, _, _, offset, size, link, _, _, entry = tables[0]
-    _require(entry == _SYMBOL.size and size % entry == 0, "odd symbol table")
-    _require(link < count and sections[link][1] == _STRTAB, "symbol table without names")
-    names = code[sections[link][4] : sections[link][4] + sections[link][5]]
-    symbols = list(_SYMBOL.iter_unpack(code[offset : offset + size]))
-    needed: list[str] = []
+    table = tables[0]
+    _require(table.entry == _SYMBOL.size and table.size % table.entry == 0, "odd symbol table")
+    _require(table.link < len(sections), "symbol table without names")
+    names = sections[table.link]
+    _require(names.kind == _STRTAB, "symbol table without names")
+    symbols = list(_SYMBOL.iter_unpack(code[table.offset : table.offset + table.size]))
+    return symbols, code[names.offset : names.offset + names.size]
+
+
+def _check_symbols(
+    symbols: list[tuple[int, ...]], names: bytes, sections: list[_Section], symbol: str
+) -> set[str]:
+    """The names that are defined elsewhere."""
+    needed: set[str] = set()
     exported: list[str] = []
     for name_at, info, _, home, value, length in symbols[1:]:
-        end = (
-            names.index(b"\0", name_at) if name_at < len(names) and b"\0" in names[name_at:] else -1
-        )
-        _require(end >= 0, "a symbol's name is outside the table of names")
+        end = names.find(b"\0", name_at)
+        _require(name_at <= end, "a symbol's name is outside the table of names")
         name = names[name_at:end].decode("ascii")
         if home == _UNDEFINED:
             if name and name != _GLOBAL_OFFSET_TABLE:
-                needed.append(name)
+                needed.add(name)
             continue
         _require(home != _COMMON, f"{name} is a common symbol")
         if home != _ABSOLUTE:
-            _require(home < count, f"{name} is in a section that does not exist")
-            _require(value <= sections[home][5], f"{name} lies outside its section")
-            _require(value + length <= sections[home][5], f"{name} reaches outside its section")
+            _require(home < len(sections), f"{name} is in a section that does not exist")
+            _require(value + length <= sections[home].size, f"{name} reaches outside its section")
         if info >> 4 != _LOCAL:
             exported.append(name)
     _require(exported == [symbol], f"it exports {exported}, expected {symbol}")
-    unknown = sorted(set(needed).difference(allowed))
-    _require(
-        not unknown, f"it needs {', '.join(unknown)}, which is not on the list of known symbols"
-    )
-    for _, section_kind, _, _, offset, size, link, target, _, entry in sections:
-        _require(section_kind != _REL, "relocations without addends")
-        if section_kind != _RELA:
+    return needed
+
+
+def _check_relocations(code: bytes, sections: list[_Section], symbols: int) -> None:
+    _, kinds = _MACHINES[platform.machine()]
+    for section in sections:
+        _require(section.kind != _REL, "relocations without addends")
+        if section.kind != _RELA:
             continue
-        _require(entry == _RELOCATION.size and size % entry == 0, "odd relocation table")
         _require(
-            target < count and link < count and sections[link][1] == _SYMTAB,
-            "relocations of nothing",
+            section.entry == _RELOCATION.size and section.size % section.entry == 0,
+            "odd relocation table",
         )
-        room = sections[target][5]
-        for where, relocation, index, _ in _RELOCATION.iter_unpack(code[offset : offset + size]):
-            _require(index < len(symbols), "a relocation to a symbol that does not exist")
-            _require(relocation in kinds, f"a relocation of unknown kind {relocation}")
+        _require(max(section.info, section.link) < len(sections), "relocations of nothing")
+        _require(sections[section.link].kind == _SYMTAB, "relocations without symbols")
+        room = sections[section.info].size
+        table = code[section.offset : section.offset + section.size]
+        for where, kind, index, _ in _RELOCATION.iter_unpack(table):
+            _require(index < symbols, "a relocation to a symbol that does not exist")
+            _require(kind in kinds, f"a relocation of unknown kind {kind}")
             _require(
-                where + (8 if relocation in (1, 24, 25, 29, 257, 260) else 4) <= room,
-                "a relocation outside its section",
+                where + (8 if kind in _WIDE else 4) <= room, "a relocation outside its section"
             )
-    return sorted(set(needed))

@@ -114,9 +114,9 @@ def _claim(state: int) -> int:
     """A free seat, or -1: with as many sharing callers as workers, one more is better off alone."""
     for i in range(at.SEATS):
         seat = state + at.FIRST_SEAT + i * at.SEAT
-        if i < load(state + at.WORKERS) and load(seat + at.BUSY) == 0:
-            if swap(seat + at.BUSY, 0, 1):
-                return seat
+        free = i < load(state + at.WORKERS) and load(seat + at.BUSY) == 0
+        if free and swap(seat + at.BUSY, 0, 1):
+            return seat
     return -1
 
 

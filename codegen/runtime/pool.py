@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import SupportsIndex
 
 from codegen import kernels
-from codegen.object_code import ENTRY, Signature
+from codegen.object_code import ENTRY
 from codegen.runtime import layout as at
 
 _SPIN_SECONDS = 30e-6  # before a thread sleeps: waking one takes 12-50 us
@@ -31,7 +31,7 @@ _SYMBOLS = frozenset(
 _WORD = ctypes.c_int64
 
 
-def part(name: str, arguments: int) -> int:
+def part(name: str) -> int:
     """The address of one of the runtime's own functions."""
 
     def emit() -> str:
@@ -40,19 +40,18 @@ def part(name: str, arguments: int) -> int:
 
         return emit_module(getattr(parts, name), ENTRY)
 
-    signature = Signature(arguments, True, _SYMBOLS)
-    return kernels.function(f"runtime/{name}", name, emit, signature).address
+    return kernels.function(f"runtime/{name}", name, emit, _SYMBOLS).address
 
 
 class Pool:
     """Workers that help the callers of this process's programs with rows of several chunks."""
 
     def __init__(self, threads: int | None = None) -> None:
-        self.enter = part("enter", 3)
+        self.enter = part("enter")
         # Calling through ctypes releases the GIL.
-        self._worker = ctypes.CFUNCTYPE(_WORD, _WORD, _WORD)(part("worker", 2))
-        self._retire = ctypes.CFUNCTYPE(_WORD, _WORD)(part("retire", 1))
-        self._spin = _pauses(ctypes.CFUNCTYPE(_WORD, _WORD)(part("idle", 1)))
+        self._worker = ctypes.CFUNCTYPE(_WORD, _WORD, _WORD)(part("worker"))
+        self._retire = ctypes.CFUNCTYPE(_WORD, _WORD)(part("retire"))
+        self._spin = _pauses(ctypes.CFUNCTYPE(_WORD, _WORD)(part("idle")))
         self._start = self.start  # one object, which the state block points to
         # Never freed: a worker may look at it until the process is gone.
         memory = ctypes.create_string_buffer(at.STATE_SIZE + 64)

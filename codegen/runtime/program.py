@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -104,6 +105,7 @@ class Program:
         self.call: Callable[..., int] = segments[0] if len(segments) == 1 else _chain(segments)
 
     def __call__(self, *words: int | float) -> int:
+        """The same as `call`, which is faster."""
         return self.call(*words)
 
     def __repr__(self) -> str:
@@ -157,9 +159,9 @@ def _segment(rows: Sequence[Row], slots: int, pool: Pool) -> Callable[..., int]:
         _check(row, slots)
     template, places, relocations, addresses = _blocks(rows, slots)
     relocations.sort()
-    ends = [0] * slots
-    for i in range(slots):
-        ends[i] = sum(slot <= i for slot, _, _ in relocations)
+    ends = [
+        bisect_right(relocations, i, key=lambda relocation: relocation[0]) for i in range(slots)
+    ]
 
     grow, instances = _grower(template, addresses)
     first = grow()
