@@ -128,6 +128,17 @@ class Composite:
 
 
 @dataclass(frozen=True, slots=True)
+class Control:
+    """Runs blocks: closed graphs that the node carries, named here in order.
+
+    The type rule gets the keyword `blocks`, a `BlockType` for each; the reference gets each block under its name, as a
+    function from arrays to a tuple of arrays.
+    """
+
+    blocks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Data:
     """The result is known before the program runs: a constant or a size."""
 
@@ -148,6 +159,7 @@ Compute = (
     | Concatenation
     | Contraction
     | Composite
+    | Control
     | Data
     | Host
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ops.operator import Application, Attributes, Operator, RuleBuilder, lookup
+from ops.operator import Application, Attributes, BlockType, Operator, RuleBuilder, lookup
 from ops.types import Type
 from ops import table as table
 
@@ -101,6 +101,11 @@ class Graph:
             object.__setattr__(self, slot, value)
         object.__setattr__(self, "_cache", {})
 
+    @property
+    def signature(self) -> BlockType:
+        """Types of the inputs and outputs."""
+        return BlockType(tuple(v.type for v in self.inputs), tuple(v.type for v in self.outputs))
+
     def values(self) -> Iterator[Value]:
         """Every value in order of definition."""
         yield from self.inputs
@@ -139,7 +144,7 @@ class GraphBuilder(RuleBuilder):
     ) -> Any:
         """Append a node; one value, or a tuple when the operator has several outputs."""
         normal = op.normalize(attrs)
-        types = op.infer([x.type for x in inputs], normal)
+        types = op.infer([x.type for x in inputs], normal, [block.signature for block in blocks])
         outputs = tuple(Value(t) for t in types)
         self.nodes.append(Node(op, tuple(inputs), normal, outputs, origin or self.origin, blocks))
         return outputs[0] if len(outputs) == 1 else outputs
@@ -196,4 +201,9 @@ def used(graph: Graph) -> tuple[list[Node], set[Value]]:
 
 def application(node: Node, inputs: Sequence[Value] | None = None) -> Application:
     """The node as rules see it."""
-    return Application(tuple(inputs) if inputs is not None else node.inputs, node.outputs, node.attrs)
+    return Application(
+        tuple(inputs) if inputs is not None else node.inputs,
+        node.outputs,
+        node.attrs,
+        blocks=node.blocks,
+    )
