@@ -15,13 +15,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import re
 import stat
 import struct
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from codegen import settings
 
 _log = logging.getLogger("tracer.cache")
 _MAGIC = b"TRACEROB"
@@ -226,10 +227,4 @@ def default_folder() -> Path:
 
 def default_limit() -> int:
     """TRACER_CACHE_SIZE in bytes."""
-    text = os.environ.get("TRACER_CACHE_SIZE", "").strip()
-    match = re.fullmatch(r"(\d+)\s*([KMG]?)(i?B)?", text, re.IGNORECASE)
-    if match:
-        return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
-    if text:
-        _log.warning("TRACER_CACHE_SIZE=%r is not a size such as 512M; taking 512M", text)
-    return _DEFAULT_SIZE
+    return settings.size("TRACER_CACHE_SIZE", _DEFAULT_SIZE)
