@@ -27,7 +27,17 @@ from codegen import object_code, object_file
 from codegen.object_cache import ObjectCache, default_folder, default_limit
 from codegen.object_code import KERNEL_SYMBOLS, CompileError
 
-__all__ = ["CompileError", "Kernel", "Statistics", "kernel", "statistics"]
+__all__ = [
+    "CompileError",
+    "Kernel",
+    "Statistics",
+    "clear_memory",
+    "disk_cache",
+    "function",
+    "kernel",
+    "set_disk_cache",
+    "statistics",
+]
 
 # What Numba's output depends on besides the source. NUMBA_CPU_NAME alone changes nothing: Numba
 # keeps the machine's features unless NUMBA_CPU_FEATURES is set as well.
@@ -78,13 +88,10 @@ class Statistics:
         )
 
 
-statistics = Statistics()
+_statistics = Statistics()
 _kernels: dict[str, Kernel] = {}
 _key_locks: dict[str, threading.Lock] = {}
 _lock = threading.Lock()  # the two dictionaries and the statistics
-_compiling = (
-    threading.RLock()
-)  # Numba compiles one function at a time anyway; held while the process forks
 _disk: ObjectCache | None = None
 
 
@@ -104,7 +111,7 @@ def kernel(
             lambda: object_code.compile_kernel_here(build()),
         )
         return _obtain(key, name, text, KERNEL_SYMBOLS, maker)
-    statistics.memory_hits += 1
+    _statistics.memory_hits += 1
     return replace(found, name=name, text=text, origin="memory", seconds=0.0)
 
 
@@ -119,8 +126,13 @@ def function(key: str, name: str, emit: Callable[[], str], symbols: Collection[s
             lambda: object_code.assemble_here(emit()),
         )
         return _obtain(key, name, "", symbols, maker)
-    statistics.memory_hits += 1
+    _statistics.memory_hits += 1
     return replace(found, name=name, origin="memory", seconds=0.0)
+
+
+def statistics() -> Statistics:
+    """The counts as they are now."""
+    return replace(_statistics)
 
 
 def clear_memory() -> None:
@@ -160,7 +172,7 @@ def _obtain(key: str, name: str, text: str, symbols: Collection[str], maker: _Ma
         found = _kernels.get(key)
         if found is not None:  # another thread was first
             with _lock:
-                statistics.memory_hits += 1
+                _statistics.memory_hits += 1
             return replace(found, name=name, text=text, origin="memory", seconds=0.0)
         begin = time.perf_counter()
         address, origin = _load_or_make(key, symbols, maker)
@@ -169,11 +181,11 @@ def _obtain(key: str, name: str, text: str, symbols: Collection[str], maker: _Ma
             _kernels[key] = made
             _key_locks.pop(key, None)
             if made.origin == "disk":
-                statistics.disk_hits += 1
-                statistics.load_seconds += made.seconds
+                _statistics.disk_hits += 1
+                _statistics.load_seconds += made.seconds
             else:
-                statistics.compiled += 1
-                statistics.compile_seconds += made.seconds
+                _statistics.compiled += 1
+                _statistics.compile_seconds += made.seconds
         return made
 
 
@@ -181,8 +193,7 @@ def _load_or_make(
     key: str, symbols: Collection[str], maker: _Maker
 ) -> tuple[int, Literal["disk", "compiled"]]:
     if not object_file.SUPPORTED:
-        with _compiling:
-            return maker.address(), "compiled"
+        return maker.address(), "compiled"
     disk = disk_cache()
     disk_key = f"{key}|{_environment()}"
     code = disk.get(disk_key)
@@ -191,8 +202,7 @@ def _load_or_make(
             return object_code.load_function(code, symbols), "disk"
         except object_file.DamagedObjectError:  # whole, but not what this process can load
             disk.remove(disk_key)
-    with _compiling:
-        code = maker.code()
+    code = maker.code()
     address = object_code.load_function(code, symbols)
     disk.put(disk_key, code)
     return address, "compiled"
@@ -233,17 +243,10 @@ def _numba_version() -> str:
 
 
 def _after_fork() -> None:
-    global _lock, _compiling
+    global _lock
     _lock = threading.Lock()
-    _compiling = threading.RLock()
     _key_locks.clear()  # other threads' locks have no owner in the child
 
 
 if hasattr(os, "register_at_fork"):
-    # A fork waits for a compile of another thread: its locks inside Numba would be held for ever in
-    # the child.
-    os.register_at_fork(
-        before=lambda: _compiling.acquire(),
-        after_in_parent=lambda: _compiling.release(),
-        after_in_child=_after_fork,
-    )
+    os.register_at_fork(after_in_child=_after_fork)

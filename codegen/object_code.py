@@ -48,7 +48,8 @@ def compile_kernel(function: Callable[..., Any]) -> bytes:
 
     name = getattr(function, "__name__", "kernel")
     try:
-        code = compile_object(function, ENTRY)
+        with _compiling:
+            code = compile_object(function, ENTRY)
         object_file.undefined_symbols(code, ENTRY, KERNEL_SYMBOLS)
     except ValueError as error:
         if RAISED in str(error):
@@ -65,15 +66,17 @@ def compile_kernel_here(function: Callable[..., Any]) -> int:
     """Compile a kernel into this process: the way where `object_file` knows no format."""
     from codegen.numba_compiler import compile_here
 
-    address, owner = compile_here(function)
+    with _compiling:
+        address, owner = compile_here(function)
     _owners.append(owner)
     return address
 
 
 def assemble(text: str, symbols: Collection[str]) -> bytes:
     """The object file of LLVM text that exports ENTRY and calls the C functions `symbols`."""
-    module, machine = _optimised(text)
-    code: bytes = machine.emit_object(module)
+    with _compiling:
+        module, machine = _optimised(text)
+        code: bytes = machine.emit_object(module)
     object_file.undefined_symbols(code, ENTRY, symbols)
     return code
 
@@ -82,11 +85,12 @@ def assemble_here(text: str) -> int:
     """LLVM text that exports ENTRY, into this process: see `compile_kernel_here`."""
     import llvmlite.binding as llvm
 
-    module, machine = _optimised(text)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    _owners.append(engine)
-    address: int = engine.get_function_address(ENTRY)
+    with _compiling:
+        module, machine = _optimised(text)
+        engine = llvm.create_mcjit_compiler(module, machine)
+        engine.finalize_object()
+        _owners.append(engine)
+        address: int = engine.get_function_address(ENTRY)
     return address
 
 
@@ -129,7 +133,7 @@ class _Loader:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._engine: Any = None
         self._count = 0
         self._kept: list[Any] = []
@@ -139,7 +143,7 @@ class _Loader:
     def load(self, code: bytes, needed: list[str]) -> int:
         import llvmlite.binding as llvm
 
-        with self._lock:
+        with self.lock:
             if self._engine is None:
                 self._engine = self._new_engine()
             for name in needed:
@@ -188,22 +192,37 @@ class _Loader:
                 return address
         raise DamagedObjectError(f"it needs {name}, which no library of this process has")
 
-    def hold(self) -> None:
-        self._lock.acquire()
-
-    def release(self) -> None:
-        self._lock.release()
-
     def renew(self) -> None:
         self._kept.append(self._engine)  # the parent's code stays usable
         self._engine = None
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
 
 _loader = _Loader()
+_compiling = threading.RLock()  # Numba and LLVM make one function at a time
+
+
+def _before_fork() -> None:
+    # Nobody is inside Numba or LLVM while the process forks, so none of their locks is held for
+    # ever in the child. A fork waits for a compile of another thread.
+    _compiling.acquire()
+    _loader.lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    _loader.lock.release()
+    _compiling.release()
+
+
+def _after_fork_in_child() -> None:
+    global _compiling
+    _compiling = threading.RLock()
+    _loader.renew()
+
+
 if hasattr(os, "register_at_fork"):
-    # Nobody is inside LLVM while the process forks, so no lock of LLVM's or llvmlite's is held for
-    # ever in the child.
     os.register_at_fork(
-        before=_loader.hold, after_in_parent=_loader.release, after_in_child=_loader.renew
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
     )
