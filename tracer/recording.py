@@ -49,6 +49,7 @@ class Recorder:
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}
         self.read_grads: dict[int, Tensor] = {}
         self.modules: dict[int, Any] = {}
+        self.numbers: dict[int, int] = {}
         self.gradient_origin: Origin | None = None
 
     # ---- operations
@@ -108,6 +109,23 @@ class Recorder:
             "of the compiled program. Compute with tracer's functions on the Tensor, or move this code out of the "
             "traced function" + (f"\n  at {line}" if line else "")
         )
+
+    def need_number(self, tensor: Tensor) -> None:
+        """Called when Python asks a traced Tensor for its value: a float argument becomes static."""
+        from tracer.trace.record import NeedNumber
+
+        leaf = self.numbers.get(id(tensor))
+        if leaf is not None:
+            raise NeedNumber(leaf)
+
+    def strengthen(self, tensor: Tensor) -> Value:
+        """The Tensor's value, a Python number made a Tensor of the default type."""
+        value = self.value_of(tensor)
+        if not value.type.weak:
+            return value
+        dtype = "float32" if value.type.dtype == "float64" else value.type.dtype
+        strong: Value = self.builder.op("Cast", value, to=dtype)
+        return strong
 
     # ---- writing
     def assign(self, tensor: Tensor, new: Tensor) -> None:

@@ -122,6 +122,8 @@ class Tensor:
         array = self._array
         if array is None:
             if self._block is None:
+                if self._recorder is not None:
+                    self._recorder.need_number(self)
                 raise TraceError(
                     f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "
                     "compute with tracer's functions, or move this code out of the traced function"
@@ -207,6 +209,8 @@ class Tensor:
 
     def __bool__(self) -> bool:
         if self._value is not None:
+            if self._recorder is not None:
+                self._recorder.need_number(self)
             raise TraceError(
                 f"the truth of a traced Tensor {short(self.type)} is not known while its function is traced; "
                 "use tracer.where(condition, a, b) for a choice between values"

@@ -14,6 +14,7 @@ from ops.operator import Application, Attributes, NoGradient, Operator
 from ops.types import Type, is_floating
 from tracer.dispatch import Unsaved
 from tracer.graph import GraphBuilder, Value
+from tracer.modes import MODES
 from tracer.source import here
 from tracer.tensor import Tensor
 
@@ -132,3 +133,76 @@ def attach(
     for number, y in enumerate(outputs):
         if is_floating(y.type.dtype):
             y._requires_grad, y.grad_fn, y.output_number = True, node, number
+
+
+class CompiledNode(Node):
+    """The history of a compiled program's results: its gradients are another compiled program.
+
+    `graph`: from residuals and cotangents to gradients of `sources`.
+    """
+
+    __slots__ = ("executable", "graph", "label", "residuals")
+
+    def __init__(
+        self,
+        graph: Any,
+        executable: Any,
+        sources: Sequence[Tensor],
+        residuals: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        label: str,
+    ) -> None:
+        self.graph, self.executable, self.label = graph, executable, label
+        self.residuals = tuple(residuals)
+        self.sequence = next(_sequence)
+        self.origin = here()
+        self.types = tuple(y.type for y in outputs)
+        self.needs = (True,) * len(sources)
+        self.edges = tuple(x if x.grad_fn is None else (x.grad_fn, x.output_number) for x in sources)
+        self.inputs = tuple(Unsaved(x.type) for x in sources)
+        self.outputs, self.released = (), False
+
+    @staticmethod
+    def released_node(label: str) -> CompiledNode:
+        """The history of a result whose backward ran inside the traced function."""
+        node = CompiledNode(None, None, (), (), (), label)
+        node.types = (_ANY,)
+        node.released = True
+        return node
+
+    @property
+    def name(self) -> str:
+        """The traced function's name."""
+        return self.label
+
+    def release(self) -> None:
+        """Drop the residuals."""
+        self.residuals, self.released = (), True
+
+    def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
+        """Cotangents of the sources."""
+        if self.released:
+            raise GradError(
+                f"backward a second time through {self.label}: its saved Tensors are gone, or backward() already ran "
+                "inside the traced function; call the first backward with retain_graph=True"
+            )
+        inputs = [*self.residuals, *cotangents]
+        if MODES.grad_enabled or MODES.recorder is not None:
+            return replay(self.graph, inputs, builder)
+        result: Sequence[Any] = self.executable()(inputs)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<{self.label}Backward>"
+
+
+_ANY = Type("float32")
+
+
+def replay(graph: Any, inputs: Sequence[Tensor], builder: Any) -> list[Tensor]:
+    """The graph's nodes applied to Tensors, with history: for gradients of gradients."""
+    known = dict(zip(graph.inputs, inputs, strict=True))
+    for node in graph.nodes:
+        outputs = builder.op(node.op.name, *(known[v] for v in node.inputs), **node.attrs)
+        known.update(zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+    return [known[v] for v in graph.outputs]

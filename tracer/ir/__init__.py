@@ -1,0 +1,19 @@
+"""The graph as text, its identity, and its invariants.
+
+Knows the graph and the operators' records. Must not know how graphs are made, transformed or run.
+"""
+
+from __future__ import annotations
+
+from tracer.ir.literals import INLINE_LIMIT as INLINE_LIMIT
+from tracer.ir.literals import digest as digest
+from tracer.ir.parser import parse as parse
+from tracer.ir.printer import constants as constants
+from tracer.ir.printer import line as line
+from tracer.ir.printer import names as names
+from tracer.ir.printer import to_text as to_text
+from tracer.ir.structure import equal as equal
+from tracer.ir.structure import fingerprint as fingerprint
+from tracer.ir.symbols import bind as bind
+from tracer.ir.symbols import places as places
+from tracer.ir.verifier import verify as verify

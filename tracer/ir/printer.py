@@ -1,0 +1,133 @@
+"""The graph as text, one line for each node, in the form of torch.onnx's dumps.
+
+Names are given here and nowhere else: a value without a name of its own gets its number in order of definition. The text says
+everything: `parser` makes the identical graph of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ops.operator import ArrayData
+from tracer.graph import Graph, Node, Value
+from tracer.ir.literals import (
+    FormatArray,
+    array_text,
+    attribute_text,
+    comment_text,
+    digest,
+    inline_array_text,
+    is_plain_name,
+    is_small,
+    quoted,
+    scope_text,
+)
+
+Names = dict[Value, str]
+
+
+def names(graph: Graph, output_names: Sequence[str] = ()) -> Names:
+    """The printed name of every value, blocks included, without the percent sign.
+
+    Inputs keep their names if these are plain and no other input has the same; `output_names` name the results.
+    """
+    result: Names = {}
+    _name_values(graph, result)
+    taken = set(result.values())
+    inputs = set(graph.inputs)
+    for value, name in zip(graph.outputs, output_names, strict=False):
+        if value not in inputs and name not in taken and is_plain_name(name):
+            result[value] = name
+            taken.add(name)
+    return result
+
+
+def _name_values(graph: Graph, result: Names) -> None:
+    seen: set[str] = set()
+    for value, name in zip(graph.inputs, graph.input_names, strict=True):
+        plain = is_plain_name(name) and name not in seen
+        seen.add(name)
+        result[value] = name if plain else str(len(result))
+    for node in graph.nodes:
+        for value in node.outputs:
+            result[value] = str(len(result))
+        for block in node.blocks:
+            _name_values(block, result)
+
+
+def line(node: Node, known: Names, array: FormatArray = array_text) -> str:
+    """The node as one line, without its blocks."""
+    results = ", ".join(f"%{known.get(v, '?')} : {v.type}" for v in node.outputs)
+    attrs = ", ".join(f"{k}={attribute_text(v, array)}" for k, v in node.attrs.items())
+    operands = ", ".join("%" + known.get(v, "?") for v in node.inputs)
+    text = f"{results} = {node.op.name}{f'[{attrs}]' if attrs else ''}({operands})"
+    origin = node.origin
+    if origin.scope:
+        text += f", scope: {scope_text(origin.scope)}"
+    if origin.gradient:
+        text += (
+            f"  # gradient of {comment_text(origin.source)}" if origin.source else "  # gradient"
+        )
+    elif origin.source:
+        text += f"  # {comment_text(origin.source)}"
+    return text
+
+
+def lines(
+    graph: Graph, known: Names, array: FormatArray = array_text
+) -> Iterator[tuple[str, Node | None]]:
+    """The lines of the text, each with the node that it shows, if any."""
+    yield from _lines(graph, known, array, "")
+
+
+def _lines(
+    graph: Graph, known: Names, array: FormatArray, indent: str
+) -> Iterator[tuple[str, Node | None]]:
+    head = f"{indent}graph("
+    opening = ") {" + (f"  # {comment_text(graph.name)}" if graph.name else "")
+    for position, (value, name) in enumerate(zip(graph.inputs, graph.input_names, strict=True)):
+        printed = known.get(value, "?")
+        kept = f" {quoted(name)}" if name and name != printed else ""
+        last = position == len(graph.inputs) - 1
+        yield f"{head}%{printed}{kept} : {value.type}{opening if last else ''}", None
+        head = " " * len(head)
+    if not graph.inputs:
+        yield head + opening, None
+    for node in graph.nodes:
+        yield f"{indent}  {line(node, known, array)}", node
+        for block in node.blocks:
+            yield from _lines(block, known, array, indent + "    ")
+    results = ", ".join("%" + known.get(v, "?") for v in graph.outputs)
+    yield f"{indent}  return ({results});", None
+    yield f"{indent}}}", None
+
+
+def to_text(graph: Graph, *, inline: bool = False, output_names: Sequence[str] = ()) -> str:
+    """The graph as text that `parse` reads back.
+
+    Arrays of more than 16 elements are written as the hash of their content, which `constants` resolves; with `inline` all
+    of them are written out. `output_names` name the results in the text only.
+
+    Args:
+        graph: What is printed.
+        inline: Write large arrays out too, so that the text stands alone.
+        output_names: Names for the graph's results, in order.
+
+    """
+    array = inline_array_text if inline else array_text
+    known = names(graph, output_names)
+    return "\n".join(text for text, _ in lines(graph, known, array)) + "\n"
+
+
+def constants(graph: Graph) -> dict[str, ArrayData]:
+    """The arrays that the text names by hash, by hash: what `parse` needs beside the text."""
+    result: dict[str, ArrayData] = {}
+    pending = [graph]
+    while pending:
+        current = pending.pop()
+        for node in current.nodes:
+            pending.extend(node.blocks)
+            for value in node.attrs.values():
+                if isinstance(value, ArrayData) and not is_small(value):
+                    result[digest(value)] = value
+    return result

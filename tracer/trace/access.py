@@ -1,0 +1,116 @@
+"""Where captured state lives: the access path from a traced function to an object, such as model._modules['fc'].
+
+Paths are found once, after a trace, by a breadth-first walk over what the function can reach: its cells, globals that its code
+names, defaults, and inside them containers, functions and instances. Guards follow the paths at each call.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracer.tensor import Tensor
+
+_LIMIT = 200_000  # objects visited; what lies beyond is captured by identity without a path
+_ATOMS = (str, bytes, int, float, complex, bool, type(None), type, np.dtype, np.generic, np.ndarray, Tensor)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """An expression in `fn` (the traced function) and `leaves` (its arguments), and a readable name."""
+
+    expression: str
+    name: str
+
+    def item(self, key: Any) -> Path:
+        """The path of container[key]."""
+        return Path(f"{self.expression}[{key!r}]", f"{self.name}.{key}" if self.name else str(key))
+
+    def attribute(self, name: str) -> Path:
+        """The path of an instance's own attribute."""
+        shown = self.name if name in ("_modules", "_parameters", "_buffers") else f"{self.name}.{name}"
+        return Path(f"{self.expression}.__dict__[{name!r}]", shown.lstrip("."))
+
+
+def code_names(code: types.CodeType) -> set[str]:
+    """Global and attribute names that a code object and those nested in it use."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= code_names(constant)
+    return names
+
+
+def function_roots(fn: types.FunctionType, expression: str = "fn") -> Iterator[tuple[Any, Path]]:
+    """What a function refers to directly: closure cells, globals, defaults."""
+    for i, (name, cell) in enumerate(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False)):
+        try:
+            yield cell.cell_contents, Path(f"{expression}.__closure__[{i}].cell_contents", name)
+        except ValueError:
+            continue  # a cell that is not filled yet
+    for name in sorted(code_names(fn.__code__)):
+        if name in fn.__globals__:
+            yield fn.__globals__[name], Path(f"{expression}.__globals__[{name!r}]", name)
+    for i, value in enumerate(fn.__defaults__ or ()):
+        yield value, Path(f"{expression}.__defaults__[{i}]", f"default{i}")
+    for name, value in (fn.__kwdefaults__ or {}).items():
+        yield value, Path(f"{expression}.__kwdefaults__[{name!r}]", name)
+
+
+def _children(item: Any, path: Path, names: set[str]) -> Iterator[tuple[Any, Path]]:
+    if isinstance(item, types.FunctionType):
+        names |= code_names(item.__code__)
+        yield from function_roots(item, path.expression)
+        if "__wrapped__" in item.__dict__:
+            yield item.__wrapped__, Path(f"{path.expression}.__wrapped__", path.name)  # type: ignore[attr-defined]
+    elif isinstance(item, types.MethodType):
+        yield item.__self__, Path(f"{path.expression}.__self__", path.name)
+        yield item.__func__, Path(f"{path.expression}.__func__", path.name)
+    elif isinstance(item, functools.partial):
+        for field in ("func", "args", "keywords"):
+            yield getattr(item, field), Path(f"{path.expression}.{field}", f"{path.name}.{field}")
+    elif isinstance(item, types.ModuleType):
+        for name in names & item.__dict__.keys():
+            yield item.__dict__[name], Path(f"{path.expression}.__dict__[{name!r}]", f"{path.name}.{name}")
+    elif isinstance(item, Mapping):
+        for key, value in list(item.items()):
+            if isinstance(key, str | int | bool | float) or key is None:
+                yield value, path.item(key)
+    elif isinstance(item, list | tuple):
+        for i, value in enumerate(item):
+            yield value, path.item(i)
+    else:
+        attributes = getattr(item, "__dict__", None)
+        if isinstance(attributes, dict):
+            # modules before what refers to their parameters (optimisers), so that a replaced module is noticed
+            for name in sorted(attributes, key=lambda n: (not str(n).startswith("_modules"), str(n))):
+                yield attributes[name], path.attribute(name)
+
+
+def find_paths(roots: list[tuple[Any, Path]], targets: Mapping[int, Any], fn: Any = None) -> dict[int, Path]:
+    """The shortest path to each target (by id) that can be reached."""
+    found: dict[int, Path] = {}
+    seen: set[int] = set()
+    keep: list[Any] = []
+    names: set[str] = code_names(fn.__code__) if isinstance(fn, types.FunctionType) else set()
+    queue = deque(roots)
+    while queue and len(found) < len(targets) and len(seen) < _LIMIT:
+        item, path = queue.popleft()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        keep.append(item)
+        if id(item) in targets:
+            found[id(item)] = path
+        if isinstance(item, _ATOMS):
+            continue
+        if isinstance(item, types.ModuleType) and item.__name__.split(".")[0] in ("numpy", "tracer", "ops", "codegen"):
+            continue
+        queue.extend(_children(item, path, names))
+    return found

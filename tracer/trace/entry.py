@@ -1,0 +1,141 @@
+"""One compiled variant of a traced function: guard, program, and what happens around a run of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from tracer.autograd.history import CompiledNode
+from tracer.execution import Executable
+from tracer.graph import Graph
+from tracer.modes import MODES
+from tracer.tensor import Tensor, intern
+from tracer.trace.guards import build_guard
+from tracer.trace.record import Recorded
+from tracer.trace.signature import Leaf
+
+
+class Entry:
+    """A trace with its guard; compiled when it first runs."""
+
+    def __init__(self, fn: Any, recorded: Recorded, signature: tuple[Leaf, ...], leaves: list[Any], names: list[str]) -> None:
+        self.recorded = recorded
+        self.signature = signature
+        self.names = names
+        self.fn = fn
+        self.grad_enabled = MODES.grad_enabled
+        self.guard, self.paths, self.guard_source = build_guard(fn, recorded, leaves)
+        self.trace_seconds = 0.0
+        self.run_seconds = 0.0
+        self.runs = 0
+        self._executable: Executable | None = None
+        self._backward: Executable | None = None
+        self.graph = self._named()
+
+    def _named(self) -> Graph:
+        """The graph with its inputs named: state by access path, arguments by parameter."""
+        graph, recorded = self.recorded.graph, self.recorded
+        names: list[str] = []
+        for number, capture in enumerate(recorded.captures):
+            path = self.paths.get(id(capture.object))
+            names.append(path.name if path and path.name else f"captured{number}")
+        for scalar in recorded.scalars:
+            path = self.paths.get(id(scalar.container))
+            names.append(f"{path.name}.{scalar.key}" if path and path.name else scalar.key)
+        names += [self.names[k] for k in recorded.argument_leaves]
+        seen: dict[str, int] = {}
+        for k, name in enumerate(names):
+            count = seen.get(name, 0)
+            seen[name] = count + 1
+            if count:
+                names[k] = f"{name}.{count}"
+        return Graph(graph.inputs, graph.nodes, graph.outputs, tuple(names), graph.name)
+
+    @property
+    def executable(self) -> Executable:
+        """The compiled program."""
+        if self._executable is None:
+            recorded = self.recorded
+            state = {id(c.object): k for k, c in enumerate(recorded.captures)}
+            base = len(recorded.captures) + len(recorded.scalars)
+            number = recorded.result_count
+            updates: dict[int, int] = {}
+            for tensor in recorded.mutated:
+                updates[number] = state[id(tensor)]
+                number += 1
+            for leaf in recorded.mutated_arguments:
+                updates[number] = base + recorded.argument_leaves.index(leaf)
+                number += 1
+            self._executable = Executable(self.graph, updates)
+        return self._executable
+
+    def backward_executable(self) -> Executable:
+        """The compiled program of the gradients of the results."""
+        if self._backward is None:
+            assert self.recorded.backward is not None
+            self._backward = Executable(self.recorded.backward, {})
+        return self._backward
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """Run the program on argument leaves and do what the trace did: outputs, state, gradients."""
+        recorded, executable = self.recorded, self.executable
+        start = time.perf_counter()
+        inputs: list[Any] = [c.object for c in recorded.captures]
+        inputs += [s.container[s.key] for s in recorded.scalars]
+        inputs += [leaves[k] for k in recorded.argument_leaves]
+        results = executable(inputs)
+        number = recorded.result_count
+        number += len(recorded.mutated) + len(recorded.mutated_arguments)  # written in place by the program
+        for tensor in recorded.mutated:
+            tensor._version += 1
+        for leaf in recorded.mutated_arguments:
+            if isinstance(leaves[leaf], Tensor):
+                leaves[leaf]._version += 1
+        for tensor, present in recorded.grads:
+            if present:
+                tensor._grad = results[number]
+                number += 1
+            else:
+                tensor._grad = None
+        if recorded.backward is not None:
+            self._attach(results, number, inputs)
+        out = []
+        for output in recorded.outputs:
+            if output.kind == "program":
+                result = results[output.number]
+                if output.requires_grad and not result._requires_grad:
+                    result._requires_grad = True
+                    if result.grad_fn is None:
+                        result.grad_fn = CompiledNode.released_node(recorded.graph.name)
+                out.append(result)
+            else:
+                out.append(leaves[output.number] if output.kind == "argument" else output.object)
+        self.run_seconds += time.perf_counter() - start
+        self.runs += 1
+        return optree.tree_unflatten(recorded.tree, out)
+
+    def _attach(self, results: list[Any], number: int, inputs: list[Any]) -> None:
+        recorded = self.recorded
+        assert recorded.backward is not None
+        residuals = results[number : number + recorded.residuals]
+        sources = [inputs[k] for k in recorded.differentiable]
+        outputs = [results[k] for k in recorded.cotangent_outputs]
+        node = CompiledNode(recorded.backward, self.backward_executable, sources, residuals, outputs, recorded.graph.name)
+        for k, y in enumerate(outputs):
+            y._requires_grad, y.grad_fn, y.output_number = True, node, k
+
+
+def as_input(x: Any) -> Tensor:
+    """A Tensor of an argument leaf, for programs."""
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, float):
+        return Tensor.of_array(np.float64(x))
+    array = np.asarray(x)
+    result = Tensor.of_array(array)
+    result.type = intern(result.type)
+    return result

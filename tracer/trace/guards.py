@@ -1,0 +1,134 @@
+"""The check that a compiled program still fits the state that its trace saw, as one generated function.
+
+It runs at every call, so it is straight-line Python: follow each access path, compare by identity, compare scalars by value.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from tracer.tensor import Tensor, intern
+from tracer.trace.access import Path, code_names, find_paths, function_roots
+from tracer.trace.record import Recorded
+
+_SCALARS = (bool, int, float, str, type(None))
+
+
+def _scalar_guards(fn: types.FunctionType) -> list[tuple[str, Any]]:
+    """(expression, value) of plain numbers and strings in the function's own cells and globals."""
+    result = []
+    for value, path in function_roots(fn):
+        if isinstance(value, _SCALARS):
+            result.append((path.expression, value))
+    return result
+
+
+def _function_guards(fn: types.FunctionType) -> list[tuple[str, Any]]:
+    """(expression, object) of functions and other callables that the function names: rebinding one is noticed."""
+    result = []
+    for value, path in function_roots(fn):
+        if isinstance(value, types.FunctionType) and not value.__module__.startswith("tracer"):
+            result.append((path.expression, value))
+    return result
+
+
+def build_guard(
+    fn: Any, recorded: Recorded, leaves: list[Any]
+) -> tuple[Callable[[Any], str | None], dict[int, Path], str]:
+    """(guard, paths of captured objects by id, source). `guard(fn)` is None when all holds, else what changed."""
+    plain = fn
+    while not isinstance(plain, types.FunctionType) and hasattr(plain, "__func__"):
+        plain = plain.__func__
+    roots: list[tuple[Any, Path]] = []
+    if isinstance(plain, types.FunctionType):
+        base = "fn" if plain is fn else "fn.__func__"
+        roots = list(function_roots(plain, base))
+        if plain is not fn:
+            roots.insert(0, (fn.__self__, Path("fn.__self__", "self")))
+    else:
+        roots = [(fn, Path("fn", ""))]
+    targets: dict[int, Any] = {id(c.object): c.object for c in recorded.captures}
+    targets |= {id(s.container): s.container for s in recorded.scalars}
+    targets |= {id(m): m for m in recorded.modules}
+    paths = find_paths(roots, targets, plain)
+    constants: dict[str, Any] = {"Tensor": Tensor}
+    lines: list[str] = []
+
+    def constant(value: Any) -> str:
+        name = f"k{len(constants)}"
+        constants[name] = value
+        return name
+
+    def same(expression: str, value: Any, what: str) -> None:
+        lines.append(f"if {expression} is not {constant(value)}: return {what!r}")
+
+    def equal(expression: str, value: Any, what: str) -> None:
+        if value is None or value is True or value is False:
+            lines.append(f"if {expression} is not {value!r}: return {what!r}")
+            return
+        name = constant(value)
+        lines.append(f"v = {expression}")
+        lines.append(f"if v is not {name} and (v.__class__ is not {name}.__class__ or v != {name}): return {what!r}")
+
+    if isinstance(plain, types.FunctionType):
+        base = "fn" if plain is fn else "fn.__func__"
+        for expression, value in _scalar_guards(plain):
+            equal(expression.replace("fn", base, 1), value, f"{expression} was {value!r}")
+        for expression, value in _function_guards(plain):
+            same(expression.replace("fn", base, 1), value, f"{expression} was another function")
+    for module in recorded.modules:
+        path = paths.get(id(module))
+        if path is not None:
+            same(path.expression, module, f"{path.name or 'the module'} was another module")
+        name = constant(module.__dict__)
+        for key, value in module.__dict__.items():
+            if isinstance(value, _SCALARS):
+                equal(f"{name}[{key!r}]", value, f"{path.name if path else type(module).__name__}.{key} was {value!r}")
+        for group in ("_parameters", "_buffers", "_modules"):
+            members = module.__dict__.get(group)
+            if isinstance(members, dict):
+                lines.append(f"if len({name}[{group!r}]) != {len(members)}: return {'the members of a module changed'!r}")
+                table = constant(members)
+                for key, value in members.items():
+                    same(f"{table}.get({key!r})", value, f"{path.name + '.' if path else ''}{key} was another object")
+    for capture in recorded.captures:
+        path = paths.get(id(capture.object))
+        if path is not None:
+            same(path.expression, capture.object, f"{path.name} was another object")
+        if isinstance(capture.object, Tensor):
+            name = constant(capture.object)
+            known = constant(intern(capture.object.type))
+            label = path.name if path else "a captured Tensor"
+            lines.append(
+                f"if {name}.type is not {known} and {name}.type != {known} or {name}._requires_grad is not "
+                f"{capture.object._requires_grad}: return {f'the type of {label} changed'!r}"
+            )
+        else:
+            name = constant(capture.object)
+            shape, dtype = constant(capture.object.shape), constant(capture.object.dtype)
+            lines.append(
+                f"if {name}.shape != {shape} or {name}.dtype != {dtype}: return {'a captured array changed its type'!r}"
+            )
+    for tensor in recorded.read_grads:
+        same(f"{constant(tensor)}._grad", tensor._grad, "a gradient that was there is gone, or the other way round")
+    for scalar in recorded.scalars:
+        path = paths.get(id(scalar.container))
+        if path is not None:
+            same(path.expression, scalar.container, f"{path.name} was another object")
+        name = constant(scalar.container)
+        lines.append(f"if {name}.get({scalar.key!r}).__class__ is not float: return {f'{scalar.key} is no float'!r}")
+    body = "\n        ".join(lines) or "pass"
+    source = (
+        "def guard(fn):\n    try:\n        "
+        + body
+        + "\n    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
+        + "        return 'an object that the trace used is gone'\n    return None\n"
+    )
+    namespace = dict(constants)
+    exec(compile(source, "<tracer guard>", "exec"), namespace)
+    return namespace["guard"], paths, source
+
+
+__all__ = ["build_guard", "code_names"]

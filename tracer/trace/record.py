@@ -1,0 +1,209 @@
+"""Running a function once with symbolic Tensors: from a call to a graph and what must happen around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import optree
+
+from ops.errors import TraceError
+
+from tracer.graph import Graph, Value
+from tracer.modes import MODES
+from tracer.recording import Capture, Recorder, ScalarCapture, recording
+from tracer.tensor import Tensor
+from tracer.trace.signature import NAMESPACE, Leaf
+
+
+class NeedNumber(BaseException):
+    """A float argument was used where Python needs a number; it must be static. Not an Exception: users' handlers are passed."""
+
+    def __init__(self, leaf: int) -> None:
+        self.leaf = leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a leaf of the result comes from: "program" (its output number), "argument" (leaf number), "object"."""
+
+    kind: str
+    number: int = 0
+    object: Any = None
+    requires_grad: bool = False
+
+
+@dataclass(slots=True)
+class Recorded:
+    """A trace that is over. Graph inputs: captures, scalars, then dynamic argument leaves. Graph outputs: results, then new
+    values of mutated Tensors, then gradients, then what the backward graph needs."""
+
+    graph: Graph
+    captures: list[Capture]
+    scalars: list[ScalarCapture]
+    argument_leaves: list[int]
+    outputs: list[Output]
+    tree: Any
+    mutated: list[Tensor]
+    mutated_arguments: list[int]
+    grads: list[tuple[Tensor, bool]]
+    read_grads: list[Tensor]
+    modules: list[Any]
+    result_count: int
+    backward: Graph | None = None
+    residuals: int = 0
+    differentiable: list[int] = field(default_factory=list)
+    cotangent_outputs: list[int] = field(default_factory=list)
+
+
+def record(
+    function: Callable[..., Any], leaves: Sequence[Any], signature: Sequence[Leaf], tree: Any, name: str
+) -> Recorded:
+    """Trace `function` on leaves of the given signature. Raises what the function raises; nothing outside has changed then."""
+    recorder = Recorder(name)
+    placeholders: list[Any] = []
+    originals: dict[int, Value] = {}
+    dynamic: list[int] = []
+    for number, (leaf, x) in enumerate(zip(signature, leaves, strict=True)):
+        if leaf.type is None:
+            placeholders.append(x)
+            continue
+        value = Value(leaf.type)
+        placeholder = Tensor.of_value(value, recorder)
+        placeholder._requires_grad = leaf.requires_grad
+        if leaf.kind == "float":
+            recorder.numbers[id(placeholder)] = number
+        originals[number] = value
+        dynamic.append(number)
+        placeholders.append(placeholder)
+    args, kwargs = optree.tree_unflatten(tree, placeholders)
+    with recording(recorder):
+        result = function(*args, **kwargs)
+        return _finish(recorder, result, placeholders, originals, dynamic, leaves)
+
+
+def _finish(
+    recorder: Recorder,
+    result: Any,
+    placeholders: list[Any],
+    originals: dict[int, Value],
+    dynamic: list[int],
+    leaves: Sequence[Any],
+) -> Recorded:
+    arguments = {id(placeholders[k]): k for k in dynamic}
+    result_leaves, tree = optree.tree_flatten(result, none_is_leaf=True, namespace=NAMESPACE)
+    outputs: list[Output] = []
+    values: list[Value] = []
+    numbers: dict[int, int] = {}
+    tensors: list[Tensor] = []
+    for x in result_leaves:
+        if isinstance(x, np.ndarray) and id(x) in recorder.captures:
+            outputs.append(Output("object", object=x))
+        elif not isinstance(x, Tensor):
+            outputs.append(Output("object", object=x))
+        elif id(x) in arguments:
+            outputs.append(Output("argument", arguments[id(x)]))
+        elif not x.is_symbolic:
+            outputs.append(Output("object", object=x))
+        else:
+            if id(x) not in numbers:
+                numbers[id(x)] = len(values)
+                strong = recorder.strengthen(x)
+                values.append(strong)
+                tensors.append(x)
+            outputs.append(Output("program", numbers[id(x)], requires_grad=x.requires_grad))
+    count = len(values)
+    mutated = list(recorder.mutated.values())
+    values += [value for _, value in mutated]
+    mutated_arguments = [k for k in dynamic if placeholders[k]._value is not originals[k]]
+    values += [placeholders[k]._value for k in mutated_arguments]
+    grads = [(t, g) for t, g in recorder.grads.values() if g is not None or t._grad is not None]
+    values += [recorder.value_of(g) for _, g in grads if g is not None]
+    recorded = Recorded(
+        graph=recorder.builder.build(()),
+        captures=list(recorder.captures.values()),
+        scalars=list(recorder.scalars.values()),
+        argument_leaves=dynamic,
+        outputs=outputs,
+        tree=tree,
+        mutated=[t for t, _ in mutated],
+        mutated_arguments=mutated_arguments,
+        grads=[(t, g is not None) for t, g in grads],
+        read_grads=list(recorder.read_grads.values()),
+        modules=list(recorder.modules.values()),
+        result_count=count,
+    )
+    inputs = [c.value for c in recorded.captures] + [s.value for s in recorded.scalars]
+    inputs += [originals[k] for k in dynamic]
+    live = [k for k, t in enumerate(tensors) if t.grad_fn is not None and not t.grad_fn.released]
+    if live:
+        _add_backward(recorder, recorded, tensors, live, inputs, values, placeholders, dynamic)
+    recorded.graph = Graph(tuple(inputs), tuple(recorder.builder.nodes), tuple(values), name=recorder.builder.name)
+    return recorded
+
+
+def _add_backward(
+    recorder: Recorder,
+    recorded: Recorded,
+    tensors: list[Tensor],
+    live: list[int],
+    inputs: list[Value],
+    values: list[Value],
+    placeholders: list[Any],
+    dynamic: list[int],
+) -> None:
+    """For results whose gradients may be asked for later: the graph from their cotangents to those of the inputs, and the
+    forward values that it reads, which become further outputs."""
+    from tracer.autograd.engine import grad
+
+    objects = [c.object for c in recorded.captures]
+    candidates: list[tuple[int, Tensor]] = [
+        (k, t) for k, t in enumerate(objects) if isinstance(t, Tensor) and t.requires_grad
+    ]
+    base = len(recorded.captures) + len(recorded.scalars)
+    candidates += [
+        (base + k, placeholders[leaf]) for k, leaf in enumerate(dynamic) if placeholders[leaf]._requires_grad
+    ]
+    forward_count = len(recorder.builder.nodes)
+    cotangents = [Tensor.of_value(Value(tensors[k].type.strong()), recorder) for k in live]
+    found = grad(
+        [tensors[k] for k in live],
+        [t for _, t in candidates],
+        cotangents,
+        retain_graph=True,
+        allow_unused=True,
+    )
+    backward_nodes = recorder.builder.nodes[forward_count:]
+    recorder.builder.nodes = recorder.builder.nodes[:forward_count]
+    outputs = [recorder.value_of(g) for g in found if g is not None]
+    known = {v for node in backward_nodes for v in node.outputs} | {t._value for t in cotangents}
+    needed = set(outputs)
+    kept = []
+    for node in reversed(backward_nodes):
+        if any(v in needed for v in node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    kept.reverse()
+    residuals = list(dict.fromkeys(v for v in [*(v for n in kept for v in n.inputs), *outputs] if v not in known))
+    heads = [t._value for t in cotangents]
+    recorded.backward = Graph(
+        tuple([*residuals, *heads]), tuple(kept), tuple(outputs), name=f"{recorder.builder.name}.backward"  # type: ignore[arg-type]
+    )
+    recorded.residuals = len(residuals)
+    recorded.differentiable = [k for (k, _), g in zip(candidates, found, strict=True) if g is not None]
+    recorded.cotangent_outputs = live
+    values += residuals
+
+
+def check_no_leak(tensor: Tensor) -> None:
+    """Raise `TraceError` for a Tensor of a trace that is over."""
+    if tensor.is_symbolic and MODES.recorder is None:
+        raise TraceError(
+            "a Tensor of a traced function left it through a variable; it has no data: return it from the function"
+        )
+
+
+__all__ = ["NeedNumber", "Output", "Recorded", "check_no_leak", "record"]
+

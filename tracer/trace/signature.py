@@ -1,0 +1,112 @@
+"""What distinguishes calls: the tree of the arguments, and for each leaf its type or its value.
+
+Tensors, arrays and Python floats are inputs of the program; everything else is static and compared by value, or by identity
+when it is no plain value (a module, a function).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optree
+
+from ops.errors import ArgumentError
+from ops.types import Type, short
+from tracer.tensor import Tensor, intern
+
+_PLAIN = (bool, int, str, bytes, type(None), complex)
+NAMESPACE = "tracer"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One argument leaf: "tensor", "array", "float" (inputs), "static" (by value) or "object" (by identity)."""
+
+    kind: str
+    type: Type | None = None
+    requires_grad: bool = False
+    value: Any = None
+
+    def __str__(self) -> str:
+        if self.type is not None:
+            return "float" if self.kind == "float" else short(self.type)
+        return repr(self.value)[:60]
+
+
+FLOAT = Leaf("float", Type("float64", (), True))
+
+
+class _Same:
+    """An object compared by identity."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object_: Any) -> None:
+        self.object = object_
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.object is other.object
+
+    def __hash__(self) -> int:
+        return id(self.object)
+
+    def __repr__(self) -> str:
+        return f"{type(self.object).__name__} at {id(self.object):#x}"
+
+
+class _Value:
+    """A plain value together with its class: 1, True and 1.0 are three."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Value) and type(self.value) is type(other.value) and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def leaf_of(x: Any, static: bool = False) -> Leaf:
+    """How an argument leaf enters the signature. `static`: a float is compared by value too."""
+    if isinstance(x, Tensor):
+        return Leaf("tensor", intern(x.type.strong()), x.requires_grad)
+    if isinstance(x, np.ndarray):
+        return Leaf("array", intern(Type.of(x)))
+    if type(x) is float:
+        return Leaf("static", value=_Value(x)) if static else FLOAT
+    if isinstance(x, np.generic):
+        return Leaf("array", intern(Type.of(np.asarray(x))))
+    if isinstance(x, _PLAIN) or isinstance(x, float):
+        return Leaf("static", value=_Value(x))
+    return Leaf("object", value=_Same(x))
+
+
+def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    """Leaves and tree of arguments; None is a leaf."""
+    try:
+        leaves, tree = optree.tree_flatten((args, kwargs), none_is_leaf=True, namespace=NAMESPACE)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"the arguments are no tree that can be flattened: {error}") from None
+    return leaves, tree
+
+
+def leaf_names(args: tuple[Any, ...], kwargs: dict[str, Any], parameters: tuple[str, ...]) -> list[str]:
+    """A readable name for each leaf: the parameter, with the way inside it."""
+    paths, _, _ = optree.tree_flatten_with_path((args, kwargs), none_is_leaf=True, namespace=NAMESPACE)
+    names = []
+    for path in paths:
+        which, first, *rest = path
+        if which == 0:
+            head = parameters[first] if first < len(parameters) else f"argument{first}"
+        else:
+            head = str(first)
+        names.append(".".join([head, *map(str, rest)]))
+    return names

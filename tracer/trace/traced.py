@@ -1,0 +1,275 @@
+"""`@trace`: a function that is recorded once for each kind of call and then runs as a compiled program."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+
+
+from ops.errors import ArgumentError, TracerError
+from tracer.config import CONFIG
+from tracer.dispatch import located
+from tracer.graph import Graph
+from tracer.modes import MODES
+from tracer.trace.entry import Entry
+from tracer.trace.record import NeedNumber, record
+from tracer.trace.signature import Leaf, flatten, leaf_names, leaf_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_LOG = logging.getLogger("tracer.retrace")
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds spent since the function was decorated, or since `clear`."""
+
+    tracing: float
+    compiling: float
+    running: float
+    traces: int
+    runs: int
+
+
+class TracedFunction(Generic[P, R]):
+    """A function under `@trace`. Call it as the function; `ir`, `kernels`, `plan`, `signatures`, `clear` look inside."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        static_argnames: Sequence[str] = (),
+        name: str | None = None,
+        max_traces: int = 64,
+    ) -> None:
+        if not callable(function):
+            raise located(ArgumentError(f"trace takes a function, got {type(function).__name__}"))
+        self._function = function
+        self._name = name or getattr(function, "__qualname__", type(function).__name__)
+        self._static = frozenset((static_argnames,) if isinstance(static_argnames, str) else static_argnames)
+        self._max_traces = max_traces
+        self._lock = threading.RLock()
+        self._static_leaves: set[tuple[Any, int]] = set()
+        self._entries: dict[Any, list[Entry]] = {}
+        self._count = 0
+        try:
+            self._signature = inspect.signature(function)
+            self._parameters = tuple(self._signature.parameters)
+        except (TypeError, ValueError):
+            self._parameters = ()
+        unknown = self._static - set(self._parameters)
+        if unknown and self._parameters:
+            raise located(
+                ArgumentError(f"static_argnames names {sorted(unknown)}, but {self._name} takes {list(self._parameters)}")
+            )
+        functools.update_wrapper(self, function)
+
+    # ---- calling
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if MODES.recorder is not None or not CONFIG.jit:
+            return self._function(*args, **kwargs)  # inside another trace: inlined
+        entry, leaves = self._find(args, kwargs)
+        result: R = entry.run(leaves)
+        return result
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        bound = instance.__dict__.get(f"__traced_{self.__name__}") if hasattr(instance, "__dict__") else None  # type: ignore[attr-defined]
+        if bound is None or bound._owner is not self:
+            bound = TracedFunction(
+                self._function.__get__(instance, owner),  # type: ignore[attr-defined]
+                tuple(self._static),
+                self._name,
+                self._max_traces,
+            )
+            bound._owner = self
+            if hasattr(instance, "__dict__"):
+                instance.__dict__[f"__traced_{self.__name__}"] = bound  # type: ignore[attr-defined]
+        return bound
+
+    _owner: Any = None
+
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, list[Any]]:
+        """The entry that fits a call, traced if there is none."""
+        leaves, tree = flatten(args, kwargs)
+        signature = self._classify(leaves, tree, args, kwargs)
+        key = (tree, signature, MODES.grad_enabled)
+        entries = self._entries.get(key)
+        reason = None
+        if entries is not None:
+            for position, entry in enumerate(entries):
+                changed = entry.guard(entry.fn)
+                if changed is None:
+                    if position:
+                        entries.insert(0, entries.pop(position))
+                    return entry, leaves
+                reason = reason or changed
+        with self._lock:
+            return self._trace(args, kwargs, leaves, tree, signature, reason), leaves
+
+    def _classify(self, leaves: list[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Leaf, ...]:
+        static = self._static_numbers(args, kwargs) if self._static else frozenset()
+        signature = []
+        for number, x in enumerate(leaves):
+            signature.append(leaf_of(x, number in static or (tree, number) in self._static_leaves))
+        return tuple(signature)
+
+    def _static_numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[int]:
+        names = leaf_names(args, kwargs, self._parameters)
+        return frozenset(k for k, name in enumerate(names) if name.split(".")[0] in self._static)
+
+    def _trace(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Any],
+        tree: Any,
+        signature: tuple[Leaf, ...],
+        reason: str | None,
+    ) -> Entry:
+        if self._parameters:
+            try:
+                self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise located(ArgumentError(f"{self._name}: {error}")) from None
+        start = time.perf_counter()
+        for _ in range(len(leaves) + 1):
+            try:
+                recorded = record(self._function, leaves, signature, tree, self._name)
+                break
+            except NeedNumber as need:
+                names = leaf_names(args, kwargs, self._parameters)
+                _LOG.info(
+                    "%s: the float %s is used as a Python number; each value is a program of its own",
+                    self._name,
+                    names[need.leaf],
+                )
+                self._static_leaves.add((tree, need.leaf))
+                signature = self._classify(leaves, tree, args, kwargs)
+            except TracerError as error:
+                raise located(error) from None
+        entry = Entry(
+            self._function, recorded, signature, leaves, leaf_names(args, kwargs, self._parameters)
+        )
+        entry.trace_seconds = time.perf_counter() - start
+        self._report(signature, reason)
+        key = (tree, signature, MODES.grad_enabled)
+        kept = self._entries.setdefault(key, [])
+        kept.insert(0, entry)
+        self._count += 1
+        self._bound()
+        return entry
+
+    def _report(self, signature: tuple[Leaf, ...], reason: str | None) -> None:
+        if not self._entries:
+            return
+        if reason is None:
+            old = next(reversed(self._entries))[1]
+            changes = [
+                f"argument {k + 1}: {a} -> {b}" for k, (a, b) in enumerate(zip(old, signature, strict=False)) if a != b
+            ]
+            reason = "; ".join(changes) or "the structure of the arguments changed"
+        _LOG.info("%s is traced again: %s", self._name, reason)
+        if self._count + 1 == self._max_traces:
+            import warnings
+
+            warnings.warn(
+                f"{self._name} has been traced {self._max_traces} times, the last time because: {reason}; "
+                "the least recently made programs are dropped from now on",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+
+    def _bound(self) -> None:
+        """Drop the oldest programs beyond the limit."""
+        total = sum(len(e) for e in self._entries.values())
+        while total > self._max_traces:
+            key = next(iter(self._entries))
+            self._entries[key].pop()
+            if not self._entries[key]:
+                del self._entries[key]
+            total -= 1
+
+    # ---- looking inside
+    def ir(self, *args: P.args, **kwargs: P.kwargs) -> Graph:
+        """The graph of a call with these arguments; `print` shows it. Traces if need be, runs nothing."""
+        return self._find(args, kwargs)[0].graph
+
+    def kernels(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """The generated kernels of a call: a sequence of texts; `print` shows them all."""
+        return self._find(args, kwargs)[0].executable.kernels()
+
+    def plan(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """The plan of a call as data: kernels, bytes moved, and why each edge between them was cut."""
+        return self._find(args, kwargs)[0].executable.plan()
+
+    def signatures(self) -> list[str]:
+        """The calls that have been traced, as text."""
+        return [
+            f"({', '.join(map(str, signature))})" for (_, signature, _), entries in self._entries.items() for _ in entries
+        ]
+
+    def timings(self) -> Timings:
+        """Seconds spent tracing, compiling and running."""
+        entries = [e for group in self._entries.values() for e in group]
+        return Timings(
+            sum(e.trace_seconds for e in entries),
+            sum(e._executable.compile_seconds for e in entries if e._executable is not None),
+            sum(e.run_seconds for e in entries),
+            self._count,
+            sum(e.runs for e in entries),
+        )
+
+    def clear(self) -> None:
+        """Forget all programs."""
+        with self._lock:
+            self._entries.clear()
+            self._static_leaves.clear()
+            self._count = 0
+
+    def __repr__(self) -> str:
+        return f"<traced function {self._name}: {sum(len(e) for e in self._entries.values())} programs>"
+
+    def __reduce__(self) -> Any:
+        return _restore, (self._function, tuple(self._static), self._name, self._max_traces)
+
+    def __deepcopy__(self, memo: Any) -> TracedFunction[P, R]:
+        return self
+
+
+def _restore(function: Any, static: Any, name: str, limit: int) -> Any:
+    if isinstance(function, TracedFunction):
+        return function
+    return TracedFunction(function, static, name, limit)
+
+
+@overload
+def trace(function: Callable[P, R]) -> TracedFunction[P, R]: ...
+@overload
+def trace(
+    function: None = None, *, static_argnames: Sequence[str] = (), name: str | None = None, max_traces: int = 64
+) -> Callable[[Callable[P, R]], TracedFunction[P, R]]: ...
+def trace(
+    function: Any = None, *, static_argnames: Sequence[str] = (), name: str | None = None, max_traces: int = 64
+) -> Any:
+    """Compile a function: it is recorded at the first call of each kind and runs as a compiled program from then on.
+
+    Tensors, arrays and Python floats in its arguments (which may be nested in tuples, lists, dicts) are inputs; everything else
+    is compared by value. Tensors that the function reaches through modules, cells and globals are state: what it changes
+    is changed when the program has run. Use as `@trace` or `@trace(static_argnames=..., name=..., max_traces=...)`.
+
+    Raises `TraceError` for what cannot be recorded, with the line.
+    """
+    if function is None:
+        return lambda f: TracedFunction(f, static_argnames, name, max_traces)
+    return TracedFunction(function, static_argnames, name, max_traces)
+
+
+
