@@ -30,6 +30,7 @@ from codegen.spec import (
     Stage,
     Store,
 )
+from codegen.vector import LANE_ELEMENT
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 P, Q, R, K = Axis("p", "row"), Axis("q", "row"), Axis("r", "inner"), Axis("k", "reduced")
@@ -255,6 +256,192 @@ SUM_COLUMNS = KernelSpec(
 )
 
 
+ABC = Axis("r", "inner", ("a", "b", "c"))
+PARTS = KernelSpec(  # an inner axis of three logical ones: a transposed operand, two broadcast ones
+    "three_parts",
+    (ABC,),
+    (
+        Operand("x", "float32", (None, None, None)),
+        Operand("y", "float32", (None, 0, 1)),
+        Operand("z", "float32", (1,)),
+        Operand("o", "float32", (1,), "out"),
+        Operand("i", "int64", (1,), "out"),
+    ),
+    (
+        Stage(
+            ("r",),
+            (
+                load("u", "x", "a", "b", "c"),
+                load("v", "y", "a", "b", "c"),
+                load("w", "z", "b"),
+                Index("at_b", "b"),
+                Index("at", "*"),
+                let("t", "u + v*w"),
+                let("k", "at + at_b", "int64"),
+                store("o", "t", "r"),
+                store("i", "k", "r"),
+            ),
+        ),
+    ),
+)
+
+T = Axis("t", "row")
+THREE_ROWS = KernelSpec(  # positions along several row axes
+    "three_rows",
+    (P, Q, T, R),
+    (
+        Operand("x", "float32", (None, None, None, None)),
+        Operand("o", "float32", (None, None, None, 1), "out"),
+        Operand("i", "int64", (None, None, None, 1), "out"),
+    ),
+    (
+        Stage((), (Index("at_p", "p"), Index("at_t", "t"), Index("row_number", "*"))),
+        Stage(
+            ("r",),
+            (
+                load("u", "x", "p", "q", "t", "r"),
+                Index("at", "*"),
+                Index("at_r", "r"),
+                let("v", "u + to_f32(at_p) - to_f32(at_t) + to_f32(at_r)"),
+                store("o", "v", "p", "q", "t", "r"),
+                let("k", "at + row_number", "int64"),
+                store("i", "k", "p", "q", "t", "r"),
+            ),
+        ),
+    ),
+)
+
+PAD = KernelSpec(  # one row before and after, two columns before, three after
+    "pad",
+    (P, R),
+    (row_major("x"), row_major("o", "out")),
+    (
+        Stage(
+            (),
+            (
+                Index("at_p", "p"),
+                let("i", "at_p - i64(1)", "int64"),
+                let("row_there", "(i >= i64(0)) & (i < i64(n_p - 2))", "bool"),
+            ),
+        ),
+        Stage(
+            ("r",),
+            (
+                Index("at_r", "r"),
+                let("j", "at_r - i64(2)", "int64"),
+                let("there", "row_there & (j >= i64(0)) & (j < i64(n_r - 5))", "bool"),
+                Load("a", "x", ("i", "j"), "there", "1.5"),
+                store("o", "a", "p", "r"),
+            ),
+        ),
+    ),
+)
+
+ZERO_D = KernelSpec(
+    "zero_d",
+    (),
+    (Operand("x", "float32", ()), Operand("o", "float32", (), "out")),
+    (Stage((), (load("a", "x"), let("b", "exp(a) + f32(1)"), let("c", "f32(2.5)"), let("d", "b*c"), store("o", "d"))),),
+)
+
+SCATTER_SCALARS = KernelSpec(  # rows only
+    "scatter_scalars",
+    (P,),
+    (
+        Operand("x", "float64", (None,)),
+        Operand("idx", "int64", (1,)),
+        Operand("o", "float64", (1,), "inout"),
+    ),
+    (Stage((), (load("j", "idx", "p"), load("a", "x", "p"), Store("o", ("j",), "a", "add"))),),
+)
+
+SCATTER_LANES = KernelSpec(  # indices that may meet inside one vector
+    "scatter_lanes",
+    (P, R),
+    (row_major("x"), row_major("idx", dtype="int32"), row_major("o", "inout"), row_major("last", "inout")),
+    (
+        Stage(
+            ("r",),
+            (
+                load("a", "x", "p", "r"),
+                load("j", "idx", "p", "r"),
+                Store("o", ("p", "j"), "a", "add"),
+                Store("last", ("p", "j"), "a"),
+            ),
+        ),
+    ),
+)
+
+PRODUCT_ROWS = KernelSpec(
+    "product_rows",
+    (P, R),
+    (row_major("x"), Operand("o", "float64", (1,), "out")),
+    (
+        Stage(("r",), (load("a", "x", "p", "r"), Fold(("s",), PRODUCT, ("a",), "r"))),
+        Stage((), (store("o", "s", "p"),)),
+    ),
+)
+
+USE_SPLIT = KernelSpec(  # the results of a split fold, used in the next kernel
+    "divide_by_sum",
+    (P, R, K),
+    (row_major("x"), Operand("partial", "float64", (1,), "partial"), row_major("o", "out")),
+    (
+        Stage((), (Combine(("s",), ("float32",), SUM, ("partial",), "split", "k"),)),
+        Stage(("r",), (load("a", "x", "p", "r"), let("b", "a/s"), store("o", "b", "p", "r"))),
+    ),
+)
+
+ARGMAX_COLUMNS = KernelSpec(  # two states, two row axes
+    "argmax_columns",
+    (P, Q, R),
+    (
+        Operand("x", "float32", (None, None, 1)),
+        Operand("best", "float32", (1,), "partial"),
+        Operand("at", "int64", (1,), "partial"),
+    ),
+    (
+        Stage((), (Index("i", "*"),)),
+        Stage(("r",), (load("a", "x", "p", "q", "r"), Fold(("best", "at"), ARGMAX, ("a", "i"), "rows"))),
+    ),
+)
+
+DTYPES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split()
+)
+
+
+def product_and_total(dtype: str) -> KernelSpec:
+    """o = x*y (bool: and) and its sum (bool: any) in any dtype; y and o strided."""
+    lane = LANE_ELEMENT[dtype]
+    wide = {"f": "f64", "i": "i64", "u": "u64", "b": "bool"}[lane[0]]
+    folding = ANY if dtype == "bool" else sum_of(wide, lane)
+    text = "a & b" if dtype == "bool" else "a * b"
+    return KernelSpec(
+        f"product_and_total_{dtype}",
+        (R,),
+        (
+            Operand("x", dtype, (1,)),
+            Operand("y", dtype, (None,)),
+            Operand("o", dtype, (None,), "out"),
+            Operand("total", dtype, (), "out"),
+        ),
+        (
+            Stage(
+                ("r",),
+                (
+                    load("a", "x", "r"),
+                    load("b", "y", "r"),
+                    let("t", text, dtype),
+                    store("o", "t", "r"),
+                    Fold(("s",), folding, ("t",), "r"),
+                ),
+            ),
+            Stage((), (store("total", "s"),)),
+        ),
+    )
+
+
 # ---- running -----------------------------------------------------------------------------------------
 def steps(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
     """Strides in elements."""
@@ -330,5 +517,3 @@ def ordered_sum(x: np.ndarray[Any, Any]) -> float:
     return float(totals[0]) if totals else 0.0
 
 
-__all__ = [n for n in dir() if not n.startswith("_")]
-_ = Combine
