@@ -1,9 +1,8 @@
 """Object code of one C function: made with Numba, loaded into the process with llvmlite alone.
 
-A kernel is void(int64 lo, int64 hi, int64 args). What it may
-call is a list of C names, resolved here before LLVM sees the file, since LLVM's loader leaves an
-unknown name as a jump to address 0. Knows neither keys nor files: those are `kernels` and
-`object_cache`.
+A kernel is void(int64 lo, int64 hi, int64 args). What it may call is a list of C names, resolved
+here before LLVM sees the file, since LLVM's loader leaves an unknown name as a jump to address 0.
+Knows neither keys nor files: those are `kernels` and `object_cache`.
 
 All code of a process lives in one MCJIT engine (0.1 ms a kernel; an engine each takes 0.9) and is
 never freed. Symbols are renamed at every load, so that the same key loaded twice, or in a forked
@@ -68,7 +67,7 @@ def compile_kernel_here(function: Callable[..., Any]) -> int:
 
     with _compiling:
         address, owner = compile_here(function)
-    _owners.append(owner)
+    _keep(owner)
     return address
 
 
@@ -89,7 +88,7 @@ def assemble_here(text: str) -> int:
         module, machine = _optimised(text)
         engine = llvm.create_mcjit_compiler(module, machine)
         engine.finalize_object()
-        _owners.append(engine)
+        _keep(engine)
         address: int = engine.get_function_address(ENTRY)
     return address
 
@@ -102,7 +101,9 @@ def load_function(code: bytes, symbols: Collection[str]) -> int:
     return _loader.load(code, object_file.undefined_symbols(code, ENTRY, symbols))
 
 
-_owners: list[Any] = []  # of code made in this process: it lives as long as the process
+def _keep(owner: Any) -> None:
+    """Never free it: at exit, threads may still run its code when Python drops its last objects."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 
 
 def _optimised(text: str) -> tuple[Any, Any]:
@@ -136,7 +137,6 @@ class _Loader:
         self.lock = threading.RLock()
         self._engine: Any = None
         self._count = 0
-        self._kept: list[Any] = []
         self._resolved: set[str] = set()
         self._libraries: list[ctypes.CDLL] = []
 
@@ -173,7 +173,9 @@ class _Loader:
 
         _initialize()
         machine = llvm.Target.from_default_triple().create_target_machine()
-        return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        _keep(engine)
+        return engine
 
     def _address_of(self, name: str) -> int:
         if not self._libraries:
@@ -193,8 +195,7 @@ class _Loader:
         raise DamagedObjectError(f"it needs {name}, which no library of this process has")
 
     def renew(self) -> None:
-        self._kept.append(self._engine)  # the parent's code stays usable
-        self._engine = None
+        self._engine = None  # the parent's code stays usable
         self.lock = threading.RLock()
 
 
