@@ -75,7 +75,7 @@ def is_worker(config: pytest.Config) -> bool:
 def kernels_compiled() -> int:
     """Kernels that this process compiled, 0 where no test has loaded the compiler."""
     kernels = sys.modules.get("codegen.kernels")
-    return int(kernels.statistics().compiled) if hasattr(kernels, "statistics") else 0
+    return kernels.statistics().compiled if kernels else 0
 
 
 class KernelCount:
