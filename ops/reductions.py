@@ -1,4 +1,7 @@
-"""Reductions over axes, each a fold with a fixed or free order."""
+"""Sums, products and logic over axes, each a fold with a fixed or free order.
+
+Largest and smallest are in `reduce_extremes.py`, means in `statistics.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,18 @@ import numpy as np
 
 from ops import rules
 from ops.compute import Folding, Reduction
-from ops.errors import ShapeError
-from ops.operator import Application, ErrorSample, Input, Ints, Sample, operator
+from ops.errors import DTypeError, ShapeError
+from ops.operator import (
+    Application,
+    ErrorSample,
+    Input,
+    Ints,
+    Sample,
+    ZeroGradient,
+    operator,
+)
 from ops.reference import fold, round_to
-from ops.types import DTYPES, FLOATING, INTEGERS, UNSIGNED, Type, is_floating, normalize_axes
+from ops.types import FLOATING, INTEGERS, UNSIGNED, Type, is_floating, normalize_axes
 
 Array = np.ndarray[Any, Any]
 NUMERIC = INTEGERS + FLOATING
@@ -21,15 +32,22 @@ REDUCTION_SAMPLES = (
     Sample((Input((5, 7)),), {"axes": (0,), "keepdims": True}),
     Sample((Input((2, 3, 4)),), {"axes": (0, 2), "keepdims": False}),
     Sample((Input((4, 5)),), {"axes": (0, 1), "keepdims": False}),
+    Sample((Input((4, 6), layout="strided"),), {"axes": (-1,), "keepdims": True}),
+    Sample((Input((2, 3)),), {"axes": (), "keepdims": False}),
     Sample((Input(()),), {"axes": (), "keepdims": False}),
+    Sample((Input((0, 3)),), {"axes": (1,), "keepdims": False}),
 )
 EMPTY_SAMPLES = (Sample((Input((3, 0)),), {"axes": (1,), "keepdims": False}),)
 SPECIAL_SAMPLES = (
     Sample((Input((4, 33), special=True),), {"axes": (1,), "keepdims": False}, gradient=False),
 )
 REDUCTION_ERRORS = (
-    ErrorSample((Type("float32", (2, 3)),), ShapeError, "out of range", {"axes": (2,), "keepdims": False}),
-    ErrorSample((Type("float32", (2, 3)),), ShapeError, "named twice", {"axes": (1, -1), "keepdims": False}),
+    ErrorSample(
+        (Type("float32", (2, 3)),), ShapeError, "out of range", {"axes": (2,), "keepdims": False}
+    ),
+    ErrorSample(
+        (Type("float32", (2, 3)),), ShapeError, "named twice", {"axes": (1, -1), "keepdims": False}
+    ),
 )
 
 
@@ -47,17 +65,32 @@ def accumulator(dtype: str) -> str:
     return "f64" if is_floating(dtype) else "u64" if dtype in UNSIGNED else "i64"
 
 
-def _sum_folding(x: Type, result: Type) -> Folding:
-    wide, exact = accumulator(x.dtype), not is_floating(x.dtype)
+def convert(text: str, source: str, target: str) -> str:
+    """Kernel text of a value brought from one lane type to another."""
+    return text if source == target else f"to_{target}({text})"
+
+
+def single(
+    state: str, x: Type, result: Type, wide: str, init: str, combine: str, exact: bool
+) -> Folding:
+    """A folding with one state of lane type `wide`.
+
+    It takes in an operand and another part by the same text, which names them {a} and {b}.
+    """
     return Folding(
-        "sum",
-        (("sum", wide),),
-        ("0",),
-        (f"sum + to_{wide}({{0}})",),
-        ("sum + other_sum",),
-        (f"to_{lane(result.dtype)}(sum)",),
+        state,
+        ((state, wide),),
+        (init,),
+        (combine.format(a=state, b=convert("{0}", lane(x.dtype), wide)),),
+        (combine.format(a=state, b=f"other_{state}"),),
+        (convert(state, wide, lane(result.dtype)),),
         exact=exact,
     )
+
+
+def _sum_folding(x: Type, result: Type) -> Folding:
+    exact = not is_floating(x.dtype)
+    return single("sum", x, result, accumulator(x.dtype), "0", "{a} + {b}", exact)
 
 
 def keep(g: Any, x: Any, n: Application) -> Any:
@@ -65,14 +98,26 @@ def keep(g: Any, x: Any, n: Application) -> Any:
     return g.reshape(x, rules.reduced_shape(n.x.type, n.attrs.axes, True))
 
 
+def numeric(x: Type, *, axes: Ints, keepdims: bool) -> Type:
+    """The type rule of sums and products: numbers only."""
+    if x.dtype == "bool":
+        raise DTypeError("the operand must be a number, got bool; cast it first")
+    return rules.reduction(x, axes=axes, keepdims=keepdims)
+
+
+_NOT_NUMERIC = (
+    ErrorSample((Type("bool", (2,)),), DTypeError, "a number", {"axes": (0,), "keepdims": False}),
+)
+
+
 @operator(
     "ReduceSum",
-    type_rule=rules.reduction,
+    type_rule=numeric,
     compute=Reduction(_sum_folding),
     vjp=lambda g, n: (g.expand(keep(g, n.dy, n), n.x.type.shape),),
     onnx=lambda g, n: g.reduction("ReduceSum", n),
     samples=REDUCTION_SAMPLES + EMPTY_SAMPLES + SPECIAL_SAMPLES,
-    errors=REDUCTION_ERRORS,
+    errors=REDUCTION_ERRORS + _NOT_NUMERIC,
     dtypes=NUMERIC,
 )
 def reduce_sum(x: Array, *, axes: Ints, keepdims: bool) -> Array:
@@ -80,47 +125,127 @@ def reduce_sum(x: Array, *, axes: Ints, keepdims: bool) -> Array:
     return round_to(fold(x, axes, keepdims, np.add, 0), x.dtype)
 
 
-def lowest(dtype: str) -> str:
-    """Kernel text of the identity of max: -inf, the smallest integer, or False."""
-    if is_floating(dtype):
-        return "-inf"
-    return "False" if dtype == "bool" else str(int(np.iinfo(dtype).min))
+def _product_folding(x: Type, result: Type) -> Folding:
+    exact = not is_floating(x.dtype)
+    return single("product", x, result, accumulator(x.dtype), "1", "{a} * {b}", exact)
 
 
-def _max_folding(x: Type, result: Type) -> Folding:
-    name = lane(x.dtype)
-    step, merge = ("best | {0}", "best | other_best") if name == "bool" else (
-        "maximum(best, {0})",
-        "maximum(best, other_best)",
-    )
-    return Folding("max", (("best", name),), (lowest(x.dtype),), (step,), (merge,), ("best",), exact=True)
+def _product_vjp(g: Any, n: Application) -> Any:
+    """dy times the product of the other elements, right where some of these are zeros.
 
-
-def extremum_vjp(g: Any, n: Application) -> Any:
-    """The cotangent shared equally by all elements equal to the extremum: ties have a mass of 1 together."""
-    dtype = n.x.type.dtype
-    hit = g.Cast(g.Equal(n.x, keep(g, n.y, n)), to=dtype)
-    count = g.ReduceSum(hit, axes=n.attrs.axes, keepdims=True)
-    return (g.Mul(hit, g.Div(keep(g, n.dy, n), count)),)
+    With P the product of what is not zero: P / x where no other element is zero; where one is, that element's value, a
+    zero, times P / x, which has the right derivative in its turn; with more, zero.
+    """
+    x = g.cast(n.x, "float64")
+    zero, one = g.constant(0, "float64"), g.constant(1, "float64")
+    is_zero = g.Equal(x, zero)
+    nonzero = g.Where(is_zero, one, x)
+    zeros = g.Where(is_zero, x, zero)
+    others = g.Div(g.ReduceProd(nonzero, axes=n.attrs.axes, keepdims=True), nonzero)
+    found = g.Cast(is_zero, to="int64")
+    left = g.Sub(g.ReduceSum(found, axes=n.attrs.axes, keepdims=True), found)
+    the_zero = g.Sub(g.ReduceSum(zeros, axes=n.attrs.axes, keepdims=True), zeros)
+    lone = g.Where(g.Equal(left, g.constant(1, "int64")), the_zero, zero)
+    factor = g.Where(g.Equal(left, g.constant(0, "int64")), one, lone)
+    dy = g.cast(keep(g, n.dy, n), "float64")
+    return (g.cast(g.Mul(g.Mul(others, factor), dy), n.x.type.dtype),)
 
 
 @operator(
-    "ReduceMax",
-    type_rule=rules.reduction,
-    compute=Reduction(_max_folding),
-    vjp=extremum_vjp,
-    onnx=lambda g, n: g.reduction("ReduceMax", n),
-    samples=REDUCTION_SAMPLES + SPECIAL_SAMPLES,
-    errors=REDUCTION_ERRORS,
-    dtypes=DTYPES,
+    "ReduceProd",
+    type_rule=numeric,
+    compute=Reduction(_product_folding),
+    vjp=_product_vjp,
+    onnx=lambda g, n: g.reduction("ReduceProd", n),
+    samples=REDUCTION_SAMPLES
+    + EMPTY_SAMPLES
+    + SPECIAL_SAMPLES
+    + (
+        Sample(
+            (Input((3, 4), values=(2, 0, -1.5, 3, 0, 2, 0, 5, 0, 0, 0, 2)),),
+            {"axes": (1,), "keepdims": False},
+            dtypes=("float64",),
+        ),
+    ),
+    errors=REDUCTION_ERRORS + _NOT_NUMERIC,
+    dtypes=NUMERIC,
 )
-def reduce_max(x: Array, *, axes: Ints, keepdims: bool) -> Array:
-    """Largest element over axes; NaN wins. Of nothing: -inf, the smallest integer or False."""
-    axes = normalize_axes(axes, x.ndim)
-    if not axes:
-        return x
-    if 0 in (x.shape[a] for a in axes):
-        start = -np.inf if x.dtype.kind not in "biu" else False if x.dtype.kind == "b" else np.iinfo(x.dtype).min
-        shape = rules.reduced_shape(Type.of(x), axes, keepdims)
-        return np.full(shape, start).astype(x.dtype)
-    return np.asarray(np.max(x, axis=axes, keepdims=keepdims)).astype(x.dtype)
+def reduce_product(x: Array, *, axes: Ints, keepdims: bool) -> Array:
+    """Product over axes, accumulated in float64 (floats) or 64-bit integers. Of nothing: 1.
+
+    The gradient is right where elements are zero, to second order too.
+    """
+    return round_to(fold(x, axes, keepdims, np.multiply, 1), x.dtype)
+
+
+def _boolean(x: Type, *, axes: Ints, keepdims: bool) -> Type:
+    if x.dtype != "bool":
+        raise DTypeError(f"the operand must be bool, got {x.dtype}; compare it with something first")
+    return rules.reduction(x, axes=axes, keepdims=keepdims)
+
+
+def _logic_onnx(name: str) -> Any:
+    """ONNX reduces bools as integers."""
+
+    def rule(g: Any, n: Application) -> Any:
+        axes = g.ints(normalize_axes(n.attrs.axes, n.x.type.rank))
+        whole = g.cast(n.x, "int32")
+        reduced = g.op(name, whole, axes, keepdims=int(n.attrs.keepdims), noop_with_empty_axes=1)
+        return g.cast(reduced, "bool")
+
+    return rule
+
+
+_LOGIC_SAMPLES = (
+    *(Sample(s.inputs, s.attrs, gradient=False) for s in REDUCTION_SAMPLES + EMPTY_SAMPLES),
+    *(
+        Sample(
+            (Input((2, 35), values=(fill,) * 34 + (1 - fill,) + (fill,) * 35),),
+            {"axes": (1,), "keepdims": False},
+            gradient=False,
+        )
+        for fill in (0, 1)
+    ),
+)
+_LOGIC_ERRORS = (
+    ErrorSample(
+        (Type("float32", (2,)),), DTypeError, "must be bool", {"axes": (0,), "keepdims": False}
+    ),
+    ErrorSample(
+        (Type("bool", (2,)),), ShapeError, "out of range", {"axes": (1,), "keepdims": False}
+    ),
+)
+
+
+@operator(
+    "ReduceAny",
+    type_rule=_boolean,
+    compute=Reduction(
+        lambda x, result: single("any", x, result, "bool", "False", "{a} | {b}", exact=True)
+    ),
+    vjp=ZeroGradient(),
+    onnx=_logic_onnx("ReduceMax"),
+    samples=_LOGIC_SAMPLES,
+    errors=_LOGIC_ERRORS,
+    dtypes=("bool",),
+)
+def reduce_any(x: Array, *, axes: Ints, keepdims: bool) -> Array:
+    """Whether any element over axes is True. Of nothing: False."""
+    return np.asarray(np.any(x, axis=normalize_axes(axes, x.ndim), keepdims=keepdims))
+
+
+@operator(
+    "ReduceAll",
+    type_rule=_boolean,
+    compute=Reduction(
+        lambda x, result: single("all", x, result, "bool", "True", "{a} & {b}", exact=True)
+    ),
+    vjp=ZeroGradient(),
+    onnx=_logic_onnx("ReduceMin"),
+    samples=_LOGIC_SAMPLES,
+    errors=_LOGIC_ERRORS,
+    dtypes=("bool",),
+)
+def reduce_all(x: Array, *, axes: Ints, keepdims: bool) -> Array:
+    """Whether all elements over axes are True. Of nothing: True."""
+    return np.asarray(np.all(x, axis=normalize_axes(axes, x.ndim), keepdims=keepdims))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ops.types import dtype_name, numpy_dtype
+from ops.types import dtype_name, normalize_axes, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 LANES, CHUNK = 16, 4096
@@ -65,9 +65,8 @@ def precise(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The element type in which sums and products of a type are taken."""
-    if dtype.kind == "b" or dtype.kind == "i":
-        return np.dtype(np.int64)
-    return np.dtype(np.uint64) if dtype.kind == "u" else np.dtype(np.float64)
+    kind = {"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind, np.float64)
+    return np.dtype(kind)
 
 
 def rows_of(x: Array, axes: tuple[int, ...]) -> Array:
@@ -79,7 +78,10 @@ def rows_of(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def fold_rows(rows: Array, combine: np.ufunc, identity: float) -> Array:
-    """Fold the last axis in the contract's order: lanes k % 16 of chunks k // 4096, lanes in halves, chunks in pairs."""
+    """Fold the last axis in the contract's order.
+
+    Element k goes to lane k % 16 of chunk k // 4096; lanes combine in halves, chunks in pairs.
+    """
     count = rows.shape[-1]
     chunks = max(1, -(-count // CHUNK))
     length = min(CHUNK, -(-max(count, 1) // LANES) * LANES) if chunks == 1 else CHUNK
@@ -101,11 +103,13 @@ def fold_rows(rows: Array, combine: np.ufunc, identity: float) -> Array:
     return totals[..., 0]
 
 
-def fold(x: Array, axes: tuple[int, ...], keepdims: bool, combine: np.ufunc, identity: float) -> Array:
-    """The sum or product of x over axes, accumulated as the contract says, before the final rounding."""
-    axes = tuple(a % x.ndim for a in axes)
+def fold(
+    x: Array, axes: tuple[int, ...], keepdims: bool, combine: np.ufunc, identity: float
+) -> Array:
+    """The sum or product of x over axes, accumulated as the contract says, before rounding."""
+    axes = normalize_axes(axes, x.ndim)
     with np.errstate(all="ignore"):
-        rows = rows_of(x, axes).astype(accumulator(x.dtype if x.dtype.kind in "biuf" else np.dtype("f4")))
+        rows = rows_of(x, axes).astype(accumulator(x.dtype))
         if rows.dtype.kind != "f":
             total = combine.reduce(rows, axis=-1, dtype=rows.dtype)
         else:
@@ -131,11 +135,16 @@ def as_dtype(x: Array, dtype: str) -> Array:
         if source in _HALF:
             x = x.astype(np.float32)
         if dtype in _HALF:
-            return np.asarray(x.astype(np.float32).astype(target) if x.dtype != np.float64 else x.astype(np.float32).astype(target))
+            return np.asarray(x.astype(np.float32).astype(target))
         if target.kind in "iu" and x.dtype.kind == "f":
-            info = np.iinfo(target)
-            whole = np.where(np.isnan(x), 0, np.trunc(x)).astype(np.float64)
-            inside = np.clip(whole, float(info.min), float(info.max))
-            result = np.where(inside >= float(info.max), info.max, inside.astype(target)) if info.bits == 64 else inside
-            return np.asarray(result).astype(target)
+            return _saturated(x, target)
         return np.asarray(x.astype(target))
+
+
+def _saturated(x: Array, target: np.dtype[Any]) -> Array:
+    info = np.iinfo(target)
+    whole = np.where(np.isnan(x), 0, np.trunc(x)).astype(np.float64)
+    high = whole >= 2.0 ** (info.bits - (target.kind == "i"))  # the float that the maximum rounds to
+    low = whole < float(info.min)
+    inside = np.where(high | low, 0, whole).astype(target)
+    return np.asarray(np.where(high, info.max, np.where(low, info.min, inside)).astype(target))
