@@ -207,15 +207,15 @@ class _Printer:
             self.folds.store_partials(out, folds)
             return
         rounding = [f for f in folds if not f.folding.exact]
-        self.folds.start(out, folds)
+        self.folds.start(out, [f for f in folds if f.folding.exact])
         if rounding:
             if begin != "0":
                 raise Unsupported(f"kernel {self.spec.name}: a fold that rounds in mode {self.schedule.mode!r}")
-            out.open(f"for chunk in range(0, {end}, {CHUNK}):")
+            out.open(f"for chunk in range(0, max({end}, 1), {CHUNK}):")  # of no elements too
             out.line(f"chunk_end = min({end}, chunk + {CHUNK})")
             self.folds.start(out, rounding)
             self._bodies(out, stage, "chunk", "chunk_end")
-            self.folds.end_chunk(out, rounding, f"chunk_end == {end}")
+            self.folds.end_chunk(out, rounding, end)
             out.close()
         else:
             self._bodies(out, stage, begin, end)

@@ -25,6 +25,13 @@ _LANE_FUNCTIONS = {  # merge texts that have a function over the lanes of their 
     "{0} & other_{0}": "lane_all",
 }
 
+_TREES = {"{0} + other_{0}": "tree_sum", "{0} * other_{0}": "tree_product"}
+
+
+def _shape(folding: Folding) -> str:
+    """The merge text of a folding with one state, that state's name taken out."""
+    return re.sub(rf"\b(other_)?{folding.state[0][0]}\b", r"\g<1>{0}", folding.merge[0])
+
 
 def _rename(text: str, folding: Folding, prefix: str) -> str:
     """A folding's text with its states named for this fold: `best` -> `<prefix>_best`, `other_best` alike."""
@@ -70,12 +77,21 @@ class FoldText:
         """One vector of arguments into the states."""
         out.line(self._steps(f, masked), note)
 
-    def end_chunk(self, out: Source, folds: Sequence[Fold], last: str) -> None:
-        """The lanes of this chunk combined, then merged with earlier chunks. `last`: text of "this is the last chunk"."""
+    def end_chunk(self, out: Source, folds: Sequence[Fold], end: str) -> None:
+        """The lanes of this chunk combined, then merged with earlier chunks; after the last one the states are the total."""
+        others = []
         for f in folds:
-            self._merge_lanes(out, f)
-        out.line(f"number = chunk // {CHUNK}")
-        self._push(out, [(f.folding, f.dsts[0]) for f in folds], last, 1)
+            (state,) = _states(f.folding, f.dsts[0])
+            tree = _TREES.get(_shape(f.folding))
+            if tree:
+                self.stacks[f"{state}_stack"] = f"stack_{lane_element(f.folding.state[0][1])}({LEVELS})"
+                out.line(f"{state} = {tree}({state}_stack, chunk, {end}, {state})")
+            else:
+                self._merge_lanes(out, f)
+                others.append((f.folding, f.dsts[0]))
+        if others:
+            out.line(f"number = chunk // {CHUNK}")
+            self._push(out, others, f"chunk_end == {end}", 1)
 
     def finish(self, out: Source, folds: Sequence[Fold], notes: Mapping[int, str]) -> None:
         """The results of the row, from the states."""
@@ -96,8 +112,7 @@ class FoldText:
         folding, prefix = f.folding, f.dsts[0]
         states = _states(folding, prefix)
         if len(states) == 1:
-            shape = re.sub(rf"\b(other_)?{folding.state[0][0]}\b", r"\g<1>{0}", folding.merge[0])
-            function = _LANE_FUNCTIONS.get(shape)
+            function = _LANE_FUNCTIONS.get(_shape(folding))
             bitwise = function in ("lane_any", "lane_all")
             if function and bitwise <= (folding.state[0][1] == "bool"):
                 out.line(f"{states[0]} = full({function}({states[0]}))")
@@ -113,7 +128,7 @@ class FoldText:
     def _push(
         self, out: Source, foldings: Sequence[tuple[Folding, str]], last: str, width: int
     ) -> None:
-        """States number `number` into the tree over the ones before; after the last one the states are the total.
+        """States number `number` into the tree over the ones before; after the last one they are the total.
 
         `width`: 1 when all lanes of a state are equal, else 16.
         """

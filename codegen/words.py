@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from codegen.vector import ELEMENTS, NAMES, OF_MEMORY, WIDTH, Lanes
+from codegen.vector import CHUNK, ELEMENTS, NAMES, WIDTH, Lanes
 from codegen.vector.elements import DTYPE, MEMORY_ELEMENTS, memory_element
+from codegen.vector.lanes import full, lane_product, lane_sum
 from codegen.vector.names import MEMORY_FUNCTIONS
 
 
@@ -59,6 +60,33 @@ POINTERS = {e: _pointer(e) for e in MEMORY_ELEMENTS}
 STACKS = {e: _stack(e) for e in ELEMENTS}
 
 
+def tree_sum(stack: Buffer, chunk: int, n: int, v: Lanes) -> Lanes:
+    """The sum of the elements of 0 ... n so far, of which `v` has the lanes of chunk `chunk // 4096`, in the fixed tree.
+
+    The lanes combine in halves, chunks in pairs of neighbours: chunk number k merges with as many earlier ones, kept in
+    `stack`, as k has trailing one bits, and the last one with all that are left. All lanes of the result are equal.
+    """
+    return _tree(stack, chunk, n, lane_sum(v), np.add)
+
+
+def tree_product(stack: Buffer, chunk: int, n: int, v: Lanes) -> Lanes:
+    """`tree_sum` for products."""
+    return _tree(stack, chunk, n, lane_product(v), np.multiply)
+
+
+def _tree(stack: Buffer, chunk: int, n: int, value: Any, merge: Callable[[Any, Any], Any]) -> Lanes:
+    number, level = chunk // CHUNK, 0
+    pending = number if chunk + CHUNK >= n else number & ~(number + 1)
+    with np.errstate(all="ignore"):
+        while pending:
+            if pending & 1:
+                value = merge(stack.array[level], value)
+            pending >>= 1
+            level += 1
+    stack.array[level] = value
+    return full(value)
+
+
 def quotient(index: Lanes, n: int) -> Lanes:
     """index // n for indices: i64 lanes from 0 to 2**50, n from 1 to 2**50."""
     return Lanes(index.array // n)
@@ -81,6 +109,8 @@ BUFFER_FUNCTIONS = {name: _on_buffer(f) for name, f in MEMORY_FUNCTIONS.items()}
 
 WORDS: dict[str, Any] = {
     "word": word,
+    "tree_sum": tree_sum,
+    "tree_product": tree_product,
     "quotient": quotient,
     "scatter_add": scatter_add,
     **{f"pointer_{e}": f for e, f in POINTERS.items()},
@@ -89,4 +119,3 @@ WORDS: dict[str, Any] = {
 # What CPU kernel text may name, compiled and un-jitted.
 JIT_NAMES = NAMES | WORDS
 PLAIN_NAMES = NAMES | WORDS | BUFFER_FUNCTIONS
-_ = OF_MEMORY

@@ -9,10 +9,11 @@ from numba.core import cgutils, types
 from numba.core.typing.templates import signature
 
 from codegen import words
-from codegen.vector.elements import OF_MEMORY, WIDTH
+from codegen.vector.elements import CHUNK, OF_MEMORY, WIDTH
 from codegen.vector.emit import EMIT
+from codegen.vector.emit_lanes import LANES_EMIT
 from codegen.vector.emit_memory import MEMORY_EMIT
-from codegen.vector.jit import POINTER, VEC, PointerType, register
+from codegen.vector.jit import POINTER, VEC, PointerType, VecType, register
 from codegen.vector.llvm import INT64, MEMORY, constant, intrinsic, splat, vector
 
 DOUBLE = ir.DoubleType()
@@ -59,6 +60,49 @@ def _stack_lowering(element: str) -> Any:
 
 for _element, _function in words.STACKS.items():
     register(_function, _stack_typing(POINTER[_element]), _stack_lowering(_element))
+
+
+# ---- the tree over lanes and chunks ----------------------------------------------------------------------------------------------
+def _tree_typing(*args: Any) -> Any:
+    stack, chunk, n, v = args
+    integers = isinstance(chunk, types.Integer) and isinstance(n, types.Integer)
+    if integers and isinstance(v, VecType) and stack is POINTER[v.element]:
+        return signature(v, stack, types.int64, types.int64, v)
+    return None
+
+
+def _tree_lowering(lanes: str, merge: str) -> Any:
+    def lower(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        stack, chunk, n, v = args
+        element = sig.return_type.element
+        value = cgutils.alloca_once_value(b, LANES_EMIT[lanes](b, element, v))
+        number = b.ashr(chunk, INT64(12))
+        last = b.icmp_signed(">=", b.add(chunk, INT64(CHUNK)), n)
+        trailing = b.and_(number, b.not_(b.add(number, INT64(1))))
+        pending = cgutils.alloca_once_value(b, b.select(last, number, trailing))
+        level = cgutils.alloca_once_value(b, INT64(0))
+        head, body, done = (b.append_basic_block(f"tree_{x}") for x in ("head", "body", "done"))
+        b.branch(head)
+        b.position_at_end(head)
+        bits = b.load(pending)
+        b.cbranch(b.icmp_signed("!=", bits, INT64(0)), body, done)
+        b.position_at_end(body)
+        with b.if_then(b.trunc(bits, ir.IntType(1))):
+            earlier = b.load(b.gep(stack, [b.load(level)]))
+            b.store(EMIT[merge](b, element, earlier, b.load(value)), value)
+        b.store(b.lshr(bits, INT64(1)), pending)
+        b.store(b.add(b.load(level), INT64(1)), level)
+        b.branch(head)
+        b.position_at_end(done)
+        total = b.load(value)
+        b.store(total, b.gep(stack, [b.load(level)]))
+        return splat(b, total)
+
+    return lower
+
+
+register(words.tree_sum, _tree_typing, _tree_lowering("lane_sum", "add"))
+register(words.tree_product, _tree_typing, _tree_lowering("lane_product", "mul"))
 
 
 # ---- index division ------------------------------------------------------------------------------------------------------------

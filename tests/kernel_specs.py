@@ -372,15 +372,18 @@ SCATTER_LANES = KernelSpec(  # indices that may meet inside one vector
     ),
 )
 
-PRODUCT_ROWS = KernelSpec(
-    "product_rows",
-    (P, R),
-    (row_major("x"), Operand("o", "float64", (1,), "out")),
-    (
-        Stage(("r",), (load("a", "x", "p", "r"), Fold(("s",), PRODUCT, ("a",), "r"))),
-        Stage((), (store("o", "s", "p"),)),
-    ),
-)
+def product_rows(folding: Folding) -> KernelSpec:
+    """Products of rows."""
+    return KernelSpec(
+        "product_rows",
+        (P, R),
+        (row_major("x"), Operand("o", "float64", (1,), "out")),
+        (
+            Stage(("r",), (load("a", "x", "p", "r"), Fold(("s",), folding, ("a",), "r"))),
+            Stage((), (store("o", "s", "p"),)),
+        ),
+    )
+
 
 USE_SPLIT = KernelSpec(  # the results of a split fold, used in the next kernel
     "divide_by_sum",

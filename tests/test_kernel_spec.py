@@ -261,10 +261,12 @@ def test_argmax_over_rows(shape: tuple[int, int, int]) -> None:
     assert (at == x.reshape(p * q, r).argmax(0)).all()
 
 
-def test_product_is_taken_in_the_same_tree() -> None:
+@pytest.mark.parametrize("merge", ["product * other_product", "other_product * product"])
+def test_any_merge_is_done_in_the_same_tree(merge: str) -> None:
+    """The first text has a function of its own, the second is written out as a loop."""
     x = 1 + normal(2, 9000) * np.float32(0.01)
     arrays = {"x": x, "o": np.zeros(2)}
-    result = agree(ks.PRODUCT_ROWS, [MASKED], arrays, {"p": 2, "r": 9000}, plain=False)["o"]
+    result = agree(ks.product_rows(replace(ks.PRODUCT, merge=(merge,))), [MASKED], arrays, {"p": 2, "r": 9000}, plain=False)["o"]
     with np.errstate(all="ignore"):
         expected = [_ordered_product(row) for row in x]
     assert same_bits(result, np.array(expected))
