@@ -54,7 +54,7 @@ def main() -> None:
             "A workload's limit is what it has to move or to multiply at the least, at that speed."
         )
     print(
-        f"Each peer has {settings.threads} CPUs, each figure comes from {settings.rounds} processes; "
+        f"Each peer has {settings.threads} CPUs, each figure {settings.rounds} processes; "
         f"the load average was {load:.1f} at the start.\n{ALLOCATION}"
     )
     if load > 0.5:

@@ -7,7 +7,6 @@ scikit-learn. Two ONNX files and a picture of the loss are left in `out/`.
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import onnx
@@ -51,21 +50,17 @@ def main() -> None:
         optimizer.step()
         return loss
 
-    # Asking for the IR only traces; the first call compiles what was traced.
-    batch = x[:BATCH], y[:BATCH]
-    started = perf_counter()
-    ir = step.ir(*batch)
-    traced = perf_counter()
-    step(*batch)
-    compiled = perf_counter()
     losses = train(step, x[:TRAINING], y[:TRAINING], rng)
-    finished = perf_counter()
+    spent = step.timings()  # seconds
     right = np.mean(np.asarray(model(x[TRAINING:])).argmax(axis=1) == y[TRAINING:])
-    print(f"\n---- The training step as IR ----\n\n{ir}")
+
+    batch = x[:BATCH], y[:BATCH]
+    print(f"\n---- The training step as IR ----\n\n{step.ir(*batch)}")
     print(f"\n---- One of its kernels ----\n\n{step.kernels(*batch)[0]}")
-    print(f"\n---- Results ----\n\ntracing    {(traced - started) * 1e3:8.1f} ms")
-    print(f"compiling  {(compiled - traced) * 1e3:8.1f} ms, or loading what was compiled before")
-    print(f"running    {(finished - compiled) * 1e3:8.1f} ms for {len(losses)} steps")
+    print("\n---- Results ----\n")
+    print(f"tracing    {spent.tracing * 1e3:8.1f} ms")
+    print(f"compiling  {spent.compiling * 1e3:8.1f} ms, or loading what was compiled before")
+    print(f"running    {spent.running * 1e3:8.1f} ms for {spent.runs} steps")
     print(f"held out   {right:8.1%} of {len(x) - TRAINING} digits read right")
     assert right >= 0.97, "the training went wrong"
     draw(losses, OUT / "loss.png")
@@ -139,8 +134,10 @@ def draw(losses: list[float], path: Path) -> None:
     """Draw the loss of every step, and its mean over every epoch."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    axes.semilogy(losses, color="lightsteelblue", linewidth=0.6)
-    axes.semilogy(np.repeat(np.reshape(losses, (EPOCHS, -1)).mean(axis=1), len(losses) // EPOCHS))
+    means = np.reshape(losses, (EPOCHS, -1)).mean(axis=1)
+    axes.semilogy(losses, color="lightsteelblue", linewidth=0.6, label="step")
+    axes.semilogy(np.repeat(means, len(losses) // EPOCHS), label="mean of the epoch")
+    axes.legend()
     axes.set(xlabel="step", ylabel="cross-entropy", title="Training on handwritten digits")
     figure.savefig(path, dpi=150)
 
