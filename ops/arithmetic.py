@@ -1,54 +1,32 @@
-"""Arithmetic element by element: what every machine computes exactly or rounds once."""
+"""Sums, products, quotients and signs: what every machine computes exactly or rounds once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ops import rules
-from ops.compute import Attributes, Scalar
-from ops.errors import DTypeError, ShapeError
-from ops.operator import Application, ErrorSample, Input, Sample, operator
+from ops.compute import Scalar
+from ops.errors import DTypeError
+from ops.families import MISMATCHED, NOT_NUMERIC, NUMERIC, by_dtype, each
+from ops.onnx_forms import signbit
+from ops.operator import Application, ErrorSample, Input, ZeroGradient, operator
 from ops.reference import rounded_once
-from ops.types import DTYPES, FLOATING, INTEGERS, Type
+from ops.samples import BINARY, UNARY, binary
+from ops.types import DTYPES, FLOATING, UNSIGNED, Type
 
 Array = np.ndarray[Any, Any]
-NUMERIC = INTEGERS + FLOATING
-
-UNARY_SAMPLES = (
-    Sample((Input((3, 17)),)),
-    Sample((Input(()),)),
-    Sample((Input((0, 3)),)),
-    Sample((Input((64,), special=True),), gradient=False),
-    Sample((Input((5, 6), layout="strided"),)),
-)
-BINARY_SAMPLES = (
-    Sample((Input((3, 17)), Input((3, 17)))),
-    Sample((Input((4, 1, 5)), Input((3, 1)))),
-    Sample((Input(()), Input((7,)))),
-    Sample((Input((0, 3)), Input((1, 3)))),
-    Sample((Input((64,), special=True), Input((64,), special=True)), gradient=False),
-)
-BINARY_ERRORS = (
-    ErrorSample((Type("float32", (2, 3)), Type("float32", (3, 2))), ShapeError, "do not broadcast"),
-    ErrorSample((Type("float32", (2,)), Type("int64", (2,))), DTypeError, "one element type"),
-)
-
-
-def _add_text(types: Sequence[Type], result: Type, attrs: Attributes) -> str:
-    return "{0} | {1}" if result.dtype == "bool" else "{0} + {1}"
 
 
 @operator(
     "Add",
     type_rule=rules.elementwise,
-    compute=Scalar(_add_text),
+    compute=Scalar(by_dtype("bool".__eq__, "{0} | {1}", "{0} + {1}")),
     vjp=lambda g, n: (n.dy, n.dy),
     onnx=lambda g, n: g.op("Or" if n.x.type.dtype == "bool" else "Add", *n.inputs),
-    samples=BINARY_SAMPLES,
-    errors=BINARY_ERRORS,
+    samples=BINARY,
+    errors=MISMATCHED,
 )
 @rounded_once
 def add(x: Array, y: Array) -> Array:
@@ -60,10 +38,10 @@ def add(x: Array, y: Array) -> Array:
     "Sub",
     type_rule=rules.limited(*NUMERIC),
     compute=Scalar("{0} - {1}"),
-    vjp=lambda g, n: (n.dy, g.Neg(n.dy)),
+    vjp=each(lambda g, n: n.dy, lambda g, n: g.Neg(n.dy)),
     onnx="Sub",
-    samples=BINARY_SAMPLES,
-    errors=BINARY_ERRORS,
+    samples=BINARY,
+    errors=(*MISMATCHED, ErrorSample((Type("bool"), Type("bool")), DTypeError, "must be int8")),
     dtypes=NUMERIC,
 )
 @rounded_once
@@ -72,18 +50,14 @@ def subtract(x: Array, y: Array) -> Array:
     return np.subtract(x, y)
 
 
-def _multiply_text(types: Sequence[Type], result: Type, attrs: Attributes) -> str:
-    return "{0} & {1}" if result.dtype == "bool" else "{0} * {1}"
-
-
 @operator(
     "Mul",
     type_rule=rules.elementwise,
-    compute=Scalar(_multiply_text),
-    vjp=lambda g, n: (g.Mul(n.dy, n.inputs[1]), g.Mul(n.dy, n.x)),
+    compute=Scalar(by_dtype("bool".__eq__, "{0} & {1}", "{0} * {1}")),
+    vjp=each(lambda g, n: g.Mul(n.dy, n.inputs[1]), lambda g, n: g.Mul(n.dy, n.x)),
     onnx=lambda g, n: g.op("And" if n.x.type.dtype == "bool" else "Mul", *n.inputs),
-    samples=BINARY_SAMPLES,
-    errors=BINARY_ERRORS,
+    samples=BINARY,
+    errors=MISMATCHED,
     dtypes=DTYPES,
 )
 @rounded_once
@@ -92,30 +66,25 @@ def multiply(x: Array, y: Array) -> Array:
     return np.multiply(x, y)
 
 
-def _divide_vjp(g: Any, n: Application) -> Any:
-    divisor = n.inputs[1]
-    return g.Div(n.dy, divisor), g.Neg(g.Mul(n.dy, g.Div(n.y, divisor)))
-
-
 @operator(
     "Div",
     type_rule=rules.floating,
     compute=Scalar("{0} / {1}"),
-    vjp=_divide_vjp,
-    onnx="Div",
-    samples=(
-        Sample((Input((3, 17)), Input((3, 17), low=0.5))),
-        Sample((Input((4, 1, 5)), Input((3, 1), low=0.5))),
-        Sample((Input(()), Input((7,), low=0.5))),
-        Sample((Input((0, 3)), Input((1, 3), low=0.5))),
-        Sample((Input((64,), special=True), Input((64,), special=True)), gradient=False),
+    vjp=each(
+        lambda g, n: g.Div(n.dy, n.inputs[1]),
+        lambda g, n: g.Neg(g.Mul(n.dy, g.Div(n.y, n.inputs[1]))),
     ),
-    errors=(ErrorSample((Type("int64", (2,)), Type("int64", (2,))), DTypeError, "must be floating"),),
+    onnx="Div",
+    samples=binary(y=Input(low=0.5)),
+    errors=(
+        *MISMATCHED,
+        ErrorSample((Type("int64", (2,)), Type("int64", (2,))), DTypeError, "must be floating"),
+    ),
     dtypes=FLOATING,
 )
 @rounded_once
 def divide(x: Array, y: Array) -> Array:
-    """Quotient of floating values."""
+    """Quotient of floating values. For integers there is FloorDivide."""
     return np.divide(x, y)
 
 
@@ -124,12 +93,77 @@ def divide(x: Array, y: Array) -> Array:
     type_rule=rules.limited(*NUMERIC),
     compute=Scalar("-{0}"),
     vjp=lambda g, n: (g.Neg(n.dy),),
-    onnx=lambda g, n: g.op("Sub", g.like(0, n.x), n.x) if n.x.type.dtype.startswith("uint") else g.op("Neg", n.x),
-    samples=UNARY_SAMPLES,
-    errors=(ErrorSample((Type("bool", (2,)),), DTypeError, "must be"),),
+    onnx=lambda g, n: (
+        g.Sub(g.like(0, n.x), n.x) if n.x.type.dtype in UNSIGNED else g.op("Neg", n.x)
+    ),
+    samples=UNARY,
+    errors=NOT_NUMERIC,
     dtypes=NUMERIC,
 )
 @rounded_once
 def negative(x: Array) -> Array:
     """Negation. Integers wrap around."""
     return np.negative(x)
+
+
+@operator(
+    "Abs",
+    type_rule=rules.limited(*NUMERIC),
+    compute=Scalar(by_dtype(UNSIGNED.__contains__, "{0}", "absolute({0})")),
+    vjp=lambda g, n: (g.Mul(n.dy, g.Sign(n.x)),),
+    onnx="Abs",
+    samples=UNARY,
+    errors=NOT_NUMERIC,
+    dtypes=NUMERIC,
+)
+@rounded_once
+def absolute(x: Array) -> Array:
+    """Absolute value; the most negative integer stays what it is. The gradient at 0 is 0."""
+    return np.absolute(x)
+
+
+@operator(
+    "Sign",
+    type_rule=rules.limited(*NUMERIC),
+    compute=Scalar("sign({0})"),
+    vjp=ZeroGradient(),
+    onnx=lambda g, n: (
+        g.Where(g.IsNaN(n.x), n.x, g.op("Sign", n.x))
+        if n.x.type.dtype in FLOATING
+        else g.op("Sign", n.x)
+    ),
+    samples=UNARY,
+    errors=NOT_NUMERIC,
+    dtypes=NUMERIC,
+)
+@rounded_once
+def sign(x: Array) -> Array:
+    """-1, 0 or 1 by the sign of x; 0 for zeros, NaN for NaN."""
+    return np.sign(x)
+
+
+def _copysign_vjp(g: Any, n: Application) -> Any:
+    flips = g.Xor(g.Signbit(n.x), g.Signbit(n.inputs[1]))
+    share = g.Where(flips, g.Neg(n.dy), n.dy)
+    return g.Where(g.Equal(n.x, g.like(0, n.x)), g.like(0, n.dy), share), None
+
+
+def _copysign_onnx(g: Any, n: Application) -> Any:
+    size = g.Abs(n.x)
+    return g.Where(signbit(g, n.inputs[1]), g.Neg(size), size)
+
+
+@operator(
+    "CopySign",
+    type_rule=rules.floating,
+    compute=Scalar("copysign({0}, {1})"),
+    vjp=_copysign_vjp,
+    onnx=_copysign_onnx,
+    samples=BINARY,
+    errors=MISMATCHED,
+    dtypes=FLOATING,
+)
+@rounded_once
+def copysign(x: Array, y: Array) -> Array:
+    """The size of x with the sign of y, that of -0 included. The gradient at x = 0 is 0."""
+    return np.copysign(x, y)

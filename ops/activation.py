@@ -1,0 +1,229 @@
+"""Activations of neural networks. Most are built from other operators; each has its own oracle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ops import onnx_forms, rules
+from ops.compute import Composite, Scalar
+from ops.errors import ArgumentError, DTypeError
+from ops.families import NOT_FLOATING, SIGNED, Declare, scaled
+from ops.onnx_forms import float64_apart
+from ops.operator import Application, Derived, ErrorSample, Expanded, Rule, Sample, operator
+from ops.reference import precise, rounded_once
+from ops.samples import UNARY
+from ops.transcendental import erfc_by, exp_of_square
+from ops.types import FLOATING, Type
+
+Array = np.ndarray[Any, Any]
+SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875  # ONNX's
+
+
+def _built(rule: Rule) -> Composite:
+    """A decomposition that computes in float32 for the half types and rounds once at its end."""
+
+    def widened(g: Any, n: Application) -> Any:
+        dtype = n.x.type.dtype
+        if dtype not in ("float16", "bfloat16"):
+            return rule(g, n)
+        inputs = tuple(g.Cast(x, to="float32") for x in n.inputs)
+        return g.Cast(rule(g, Application(inputs, (), n.attrs)), to=dtype)
+
+    return Composite(widened)
+
+
+def _activation(
+    name: str,
+    decomposition: Rule,
+    *,
+    onnx: Rule | Expanded,
+    ulp: float,
+    type_rule: Callable[..., Type] = rules.floating,
+    samples: tuple[Sample, ...] = UNARY,
+    errors: tuple[ErrorSample, ...] = NOT_FLOATING,
+) -> Declare:
+    return operator(
+        name,
+        type_rule=type_rule,
+        compute=_built(decomposition),
+        vjp=Derived(),
+        onnx=onnx,
+        samples=samples,
+        errors=errors,
+        dtypes=FLOATING,
+        ulp=ulp,
+    )
+
+
+@operator(
+    "Relu",
+    type_rule=rules.limited(*SIGNED),
+    compute=Scalar("select({0} <= {T}(0), {T}(0), {0})"),
+    vjp=lambda g, n: (g.Where(g.Less(g.like(0, n.x), n.x), n.dy, g.like(0, n.dy)),),
+    onnx="Relu",
+    samples=UNARY,
+    errors=(ErrorSample((Type("uint8", (2,)),), DTypeError, "must be int8"),),
+    dtypes=SIGNED,
+)
+@rounded_once
+def relu(x: Array) -> Array:
+    """max(x, 0): 0 for negative values and zeros, NaN for NaN. The gradient at 0 is 0."""
+    return np.where(x <= 0, np.zeros((), x.dtype), x)
+
+
+def _below_zero(g: Any, x: Any, below: Any, above: Any) -> Any:
+    return g.Where(g.Less(x, g.like(0, x)), below, above)
+
+
+@_activation(
+    "LeakyRelu",
+    lambda g, n: _below_zero(g, n.x, scaled(g, n.x, n.attrs.alpha), n.x),
+    onnx=float64_apart("LeakyRelu", onnx_forms.leaky_relu),
+    ulp=1,
+)
+@precise
+def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
+    """x where x >= 0, else alpha * x."""
+    return np.where(x < 0, alpha * x, x)
+
+
+def _elu(g: Any, x: Any, alpha: float) -> Any:
+    curve = g.Expm1(
+        g.Minimum(x, g.like(0, x))
+    )  # limited, so that what is not taken does not overflow
+    return _below_zero(g, x, scaled(g, curve, alpha), x)
+
+
+@_activation(
+    "Elu",
+    lambda g, n: _elu(g, n.x, n.attrs.alpha),
+    onnx=float64_apart("Elu", onnx_forms.elu),
+    ulp=4,
+)
+@precise
+def elu(x: Array, *, alpha: float = 1.0) -> Array:
+    """x where x >= 0, else alpha * (exp(x) - 1)."""
+    return np.where(x < 0, alpha * np.expm1(x), x)
+
+
+@_activation(
+    "Selu",
+    lambda g, n: scaled(g, _elu(g, n.x, n.attrs.alpha), n.attrs.gamma),
+    onnx=float64_apart("Selu", onnx_forms.selu),
+    ulp=5,
+)
+@precise
+def selu(x: Array, *, alpha: float = SELU_ALPHA, gamma: float = SELU_GAMMA) -> Array:
+    """gamma * x where x >= 0, else gamma * alpha * (exp(x) - 1)."""
+    return gamma * np.where(x < 0, alpha * np.expm1(x), x)
+
+
+@_activation(
+    "Softsign",
+    lambda g, n: g.Div(n.x, g.Add(g.like(1, n.x), g.Abs(n.x))),
+    onnx=float64_apart("Softsign", onnx_forms.softsign),
+    ulp=2,
+)
+@precise
+def softsign(x: Array) -> Array:
+    """x / (1 + |x|); NaN at the infinities."""
+    return np.asarray(x / (1 + np.abs(x)))
+
+
+def _hard_sigmoid(g: Any, x: Any, alpha: float, beta: float) -> Any:
+    return g.Clip(g.Add(scaled(g, x, alpha), g.like(beta, x)), g.like(0, x), g.like(1, x))
+
+
+@_activation(
+    "HardSigmoid",
+    lambda g, n: _hard_sigmoid(g, n.x, n.attrs.alpha, n.attrs.beta),
+    onnx=float64_apart("HardSigmoid", onnx_forms.hard_sigmoid),
+    ulp=4,
+)
+@precise
+def hard_sigmoid(x: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
+    """alpha * x + beta, limited to [0, 1]."""
+    return np.clip(alpha * x + beta, 0, 1)
+
+
+@_activation(
+    "HardSwish",
+    lambda g, n: g.Mul(n.x, _hard_sigmoid(g, n.x, 1 / 6, 0.5)),
+    onnx=float64_apart("HardSwish", onnx_forms.hard_swish),
+    ulp=4,
+)
+@precise
+def hard_swish(x: Array) -> Array:
+    """x * (x / 6 + 1/2 limited to [0, 1]); NaN at -inf."""
+    return x * np.clip(x / 6 + 0.5, 0, 1)
+
+
+@_activation(
+    "Silu",
+    lambda g, n: g.Mul(n.x, g.Sigmoid(n.x)),
+    onnx=Expanded(),
+    ulp=4,
+)
+@precise
+def silu(x: Array) -> Array:
+    """x * sigmoid(x), also called swish; NaN at -inf."""
+    from scipy import special
+
+    return x * special.expit(x)  # type: ignore[no-any-return]
+
+
+@_activation(
+    "Mish",
+    lambda g, n: g.Mul(n.x, g.Tanh(g.Softplus(n.x))),
+    onnx=float64_apart("Mish", onnx_forms.mish),
+    ulp=6,
+)
+@precise
+def mish(x: Array) -> Array:
+    """x * tanh(log(1 + exp(x))); NaN at -inf."""
+    return x * np.tanh(np.logaddexp(x, 0.0))
+
+
+def _gelu_type(x: Type, *, approximate: str) -> Type:
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f'approximate must be "none" or "tanh", got {approximate!r}')
+    return rules.floating(x)
+
+
+def _gelu(g: Any, n: Application) -> Any:
+    """Forms that do not cancel: 1 + erf(z) is erfc(-z), (1 + tanh(z)) / 2 is sigmoid(2*z)."""
+    x = n.x
+    if n.attrs.approximate == "none":
+        return g.Mul(scaled(g, x, 0.5), g.Erfc(scaled(g, x, -math.sqrt(0.5))))
+    inner = g.Add(g.like(1, x), scaled(g, g.Mul(x, x), 0.044715))
+    return g.Mul(x, g.Sigmoid(g.Mul(scaled(g, x, math.sqrt(8 / math.pi)), inner)))
+
+
+@_activation(
+    "Gelu",
+    _gelu,
+    onnx=float64_apart("Gelu", onnx_forms.gelu),
+    ulp=16,
+    type_rule=_gelu_type,
+    samples=UNARY
+    + tuple(Sample(s.inputs, {"approximate": "tanh"}, None, s.gradient) for s in UNARY),
+    errors=(
+        *NOT_FLOATING,
+        ErrorSample((Type("float32"),), ArgumentError, '"none" or "tanh"', {"approximate": "erf"}),
+    ),
+)
+@precise
+def gelu(x: Array, *, approximate: str = "none") -> Array:
+    """x times the normal distribution function, or its approximation by tanh; NaN at -inf.
+
+    Far below 0, where the result fades like exp(-x*x/2), its relative error grows like x*x.
+    """
+    if approximate == "none":
+        return 0.5 * x * erfc_by(-math.sqrt(0.5) * x, exp_of_square(-0.5, x))
+    from scipy import special
+
+    return x * special.expit(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))  # type: ignore[no-any-return]
