@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-
 from ops.compute import Attributes, Data, Scalar
 from ops.dims import Dim
 from ops.errors import DTypeError, ShapeError
@@ -80,7 +79,12 @@ def _iota_onnx(g: Any, n: Application) -> Any:
         Sample((), {"shape": (5,), "axis": 0, "dtype": "float32"}),
         Sample((), {"shape": (0, 2), "axis": 0, "dtype": "int32"}),
     ),
-    errors=(ErrorSample((), ShapeError, "axis 2 is out of range", {"shape": (3,), "axis": 2, "dtype": "int64"}),),
+    errors=(
+        ErrorSample(
+            (), ShapeError, "axis 2 is out of range", {"shape": (3,), "axis": 2, "dtype": "int64"}
+        ),
+        ErrorSample((), DTypeError, "float7", {"shape": (3,), "axis": 0, "dtype": "float7"}),
+    ),
 )
 def iota(*, shape: Sizes, axis: int, dtype: str) -> Array:
     """The position along an axis: result[..., i, ...] = i."""
@@ -116,18 +120,19 @@ def _cast_type(x: Type, *, to: str) -> Type:
     compute=Scalar(_cast_text),
     vjp=_cast_vjp,
     onnx=lambda g, n: g.cast(n.x, n.attrs.to),
-    samples=tuple(
-        Sample((Input((3, 5), low=-3, high=3),), {"to": to}) for to in DTYPES
-    )
-    + (Sample((Input((40,), special=True),), {"to": "float32"}),),
+    samples=(
+        *(Sample((Input((3, 5), low=-3, high=3),), {"to": d}, gradient=False) for d in DTYPES),
+        Sample((Input((3, 5), low=-3, high=3),), {"to": "float64"}),
+        *(Sample((Input((40,), special=True),), {"to": d}, gradient=False) for d in DTYPES),
+        Sample((Input(()),), {"to": "float64"}),
+        Sample((Input((0, 2)),), {"to": "int32"}, gradient=False),
+    ),
     errors=(ErrorSample((Type("float32"),), DTypeError, "unknown element type", {"to": "float128"}),),
 )
 def cast(x: Array, *, to: str) -> Array:
     """Elements converted to another type.
 
-    Floats to integers truncate toward zero, saturate at the type's range, and NaN gives 0. Anything but 0 is True as bool.
+    Floats to integers truncate toward zero, saturate at the type's range, and NaN gives 0.
+    Anything but 0 is True as bool.
     """
     return as_dtype(x, to) if to != "bool" else np.asarray(x != 0)
-
-
-

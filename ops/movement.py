@@ -1,7 +1,11 @@
-"""Another arrangement of the same elements: reshape, transpose, broadcast. Views where strides can express them."""
+"""Another arrangement of the same elements: reshape, transpose, broadcast. Views where strides can express them.
+
+Parts of arrays are in `slicing.py`, repetitions in `repetition.py`, elements at indices in `indexing.py`.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +14,7 @@ from ops import dims
 from ops.compute import Attributes, Strided, View
 from ops.errors import ShapeError
 from ops.operator import Application, ErrorSample, Input, Ints, Sample, Sizes, operator
-from ops.types import Type, broadcast_shapes, short
+from ops.types import Type, broadcast_shapes, normalize_axes, normalize_axis, short
 
 Array = np.ndarray[Any, Any]
 
@@ -30,7 +34,8 @@ def _reshape_type(x: Type, *, shape: Sizes) -> Type:
     if dims.product(shape) != x.size:
         sizes = ", ".join(map(str, shape))
         raise ShapeError(
-            f"cannot reshape {short(x)} to ({sizes}): {x.size} elements do not fill {dims.product(shape)}"
+            f"cannot reshape {short(x)} to ({sizes}): "
+            f"{x.size} elements do not fill {dims.product(shape)}"
         )
     return Type(x.dtype, shape, x.weak)
 
@@ -141,7 +146,9 @@ def expand(x: Array, *, shape: Sizes) -> Array:
 
 def _transpose_type(x: Type, *, perm: Ints) -> Type:
     if sorted(perm) != list(range(x.rank)):
-        raise ShapeError(f"perm must order the axes 0 to {x.rank - 1} of {short(x)}, got {tuple(perm)}")
+        raise ShapeError(
+            f"perm must order the axes 0 to {x.rank - 1} of {short(x)}, got {tuple(perm)}"
+        )
     return Type(x.dtype, tuple(x.shape[p] for p in perm), x.weak)
 
 
@@ -165,8 +172,102 @@ def _transpose_vjp(g: Any, n: Application) -> Any:
         Sample((Input(()),), {"perm": ()}),
         Sample((Input((0, 3)),), {"perm": (1, 0)}),
     ),
-    errors=(ErrorSample((Type("float32", (2, 3)),), ShapeError, "perm must order", {"perm": (0, 0)}),),
+    errors=(
+        ErrorSample((Type("float32", (2, 3)),), ShapeError, "perm must order", {"perm": (0, 0)}),
+    ),
 )
 def transpose(x: Array, *, perm: Ints) -> Array:
     """Axes in another order: axis k of the result is axis perm[k] of x."""
     return np.transpose(x, perm)
+
+
+# ---- reshapes by name ----------------------------------------------------------------------------
+
+
+def _squeeze_type(x: Type, *, axes: Ints) -> Type:
+    axes = normalize_axes(axes, x.rank)
+    for axis in axes:
+        if x.shape[axis] != 1:
+            raise ShapeError(f"axis {axis} of {short(x)} has size {x.shape[axis]}, not 1")
+    return Type(x.dtype, tuple(d for k, d in enumerate(x.shape) if k not in axes), x.weak)
+
+
+@operator(
+    "Squeeze",
+    type_rule=_squeeze_type,
+    compute=View(reshape_layout),
+    vjp=lambda g, n: (g.reshape(n.dy, n.x.type.shape),),
+    onnx=lambda g, n: g.op("Squeeze", n.x, g.ints(n.attrs.axes)) if n.attrs.axes else n.x,
+    samples=(
+        Sample((Input((3, 1, 4)),), {"axes": (1,)}),
+        Sample((Input((1, 1)),), {"axes": (0, -1)}),
+        Sample((Input((2, 3)),), {"axes": ()}),
+        Sample((Input((0, 1)),), {"axes": (1,)}),
+        Sample((Input((4, 1, 6), layout="strided"),), {"axes": (1,)}),
+    ),
+    errors=(
+        ErrorSample((Type("float32", (2, 3)),), ShapeError, "not 1", {"axes": (0,)}),
+        ErrorSample((Type("float32", (2, 3)),), ShapeError, "out of range", {"axes": (2,)}),
+    ),
+)
+def squeeze(x: Array, *, axes: Ints) -> Array:
+    """x without some axes of size 1."""
+    return np.squeeze(x, axis=normalize_axes(axes, x.ndim))
+
+
+def _unsqueeze_type(x: Type, *, axes: Ints) -> Type:
+    axes = normalize_axes(axes, x.rank + len(axes))
+    sizes = iter(x.shape)
+    shape = tuple(1 if k in axes else next(sizes) for k in range(x.rank + len(axes)))
+    return Type(x.dtype, shape, x.weak)
+
+
+@operator(
+    "Unsqueeze",
+    type_rule=_unsqueeze_type,
+    compute=View(reshape_layout),
+    vjp=lambda g, n: (g.reshape(n.dy, n.x.type.shape),),
+    onnx=lambda g, n: g.op("Unsqueeze", n.x, g.ints(n.attrs.axes)) if n.attrs.axes else n.x,
+    samples=(
+        Sample((Input((3, 4)),), {"axes": (1,)}),
+        Sample((Input(()),), {"axes": (0, 1)}),
+        Sample((Input((3, 4)),), {"axes": (0, -1)}),
+        Sample((Input((0,)),), {"axes": (0,)}),
+    ),
+    errors=(
+        ErrorSample((Type("float32", (2, 3)),), ShapeError, "out of range", {"axes": (3,)}),
+        ErrorSample((Type("float32", (2, 3)),), ShapeError, "named twice", {"axes": (0, 0)}),
+    ),
+)
+def unsqueeze(x: Array, *, axes: Ints) -> Array:
+    """x with new axes of size 1, at these positions of the result."""
+    return np.expand_dims(x, axes)
+
+
+def _flatten_type(x: Type, *, axis: int) -> Type:
+    if not -x.rank <= axis <= x.rank:
+        raise ShapeError(f"axis {axis} is out of range; possible: between {-x.rank} and {x.rank}")
+    axis = axis + x.rank if axis < 0 else axis
+    return Type(x.dtype, (dims.product(x.shape[:axis]), dims.product(x.shape[axis:])), x.weak)
+
+
+@operator(
+    "Flatten",
+    type_rule=_flatten_type,
+    compute=View(reshape_layout),
+    vjp=lambda g, n: (g.reshape(n.dy, n.x.type.shape),),
+    onnx="Flatten",
+    samples=(
+        Sample((Input((2, 3, 4)),), {"axis": 1}),
+        Sample((Input((2, 3, 4)),), {"axis": 0}),
+        Sample((Input((2, 3, 4)),), {"axis": 3}),
+        Sample((Input((2, 3, 4)),), {"axis": -1}),
+        Sample((Input(()),), {"axis": 0}),
+        Sample((Input((0, 3)),), {"axis": 1}),
+    ),
+    errors=(ErrorSample((Type("float32", (2, 3)),), ShapeError, "out of range", {"axis": 3}),),
+)
+def flatten(x: Array, *, axis: int = 1) -> Array:
+    """x as a matrix: the axes before `axis` made one, and those from it on."""
+    axis = axis + x.ndim if axis < 0 else axis
+    return np.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))

@@ -297,7 +297,9 @@ def _layer_type(
         rules.same_dtype(x, value)
         if value.shape != x.shape[axis:]:
             expected = short(Type(x.dtype, x.shape[axis:]))
-            raise ShapeError(f"{what} must have the shape of the normalized axes, {expected}, got {short(value)}")
+            raise ShapeError(
+                f"{what} must have the shape of the normalized axes, {expected}, got {short(value)}"
+            )
     return Type(x.dtype, x.shape)
 
 
@@ -333,17 +335,18 @@ def _normalization_vjp(g: Any, n: Application, centred: bool) -> Any:
     z, inverse, axes = _normalized(g, n, centred)
     dtype, wide = n.x.type.dtype, z.type.dtype
     dy = g.cast(n.dy, wide)
-    operands = (*n.inputs[1:], None, None)
+    scale = n.inputs[1] if len(n.inputs) > 1 else None
     result: list[Any] = [None] * len(n.inputs)
     if n.needs[0]:
-        w = dy if operands[0] is None else g.Mul(dy, g.cast(operands[0], wide))
+        w = dy if scale is None else g.Mul(dy, g.cast(scale, wide))
         w_less = g.Sub(w, g.cast(mean(g, w, axes), wide)) if centred else w
         slope = g.cast(mean(g, g.Mul(w, z), axes), wide)
         dx = g.Mul(g.Sub(w_less, g.Mul(z, slope)), inverse)
         result[0] = g.cast(dx, dtype)
-    for k, partial in ((1, lambda: g.Mul(dy, z)), (2, lambda: dy)):
-        if operands[k - 1] is not None and n.needs[k]:
-            result[k] = g.cast(g.sum_to(partial(), operands[k - 1].type.shape), dtype)
+    for k, operand in enumerate(n.inputs[1:], start=1):
+        if operand is not None and n.needs[k]:
+            term = g.Mul(dy, z) if k == 1 else dy
+            result[k] = g.cast(g.sum_to(term, operand.type.shape), dtype)
     return tuple(result)
 
 

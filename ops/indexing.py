@@ -1,0 +1,391 @@
+"""Elements at computed indices along an axis: reading them, adding to them, one-hot rows.
+
+Indices are integers of any type; negative ones count from the end. One that is out of range is an error where the program
+runs. In an addition every element is rounded to the element type, in row-major order of the updates, so that equal indices
+add up the same way everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ops import rules
+from ops.compute import Attributes, Composite, Gather, Index, ScatterAdd
+from ops.dims import Dim, product
+from ops.errors import BoundsError, DTypeError, ShapeError
+from ops.operator import (
+    Application,
+    ErrorSample,
+    Expanded,
+    Input,
+    Sample,
+    ZeroGradient,
+    operator,
+)
+from ops.types import (
+
+    FLOATING,
+    INTEGERS,
+    Type,
+    dtype_name,
+    is_integer,
+    normalize_axis,
+    short,
+)
+
+Array = np.ndarray[Any, Any]
+NUMERIC = INTEGERS + FLOATING
+
+
+def checked(indices: Array, size: int, axis: int) -> Array:
+    """Indices from the front as int64. Raises `BoundsError` for the first one that is out of range."""
+    wide = indices.astype(np.int64)
+    wrong = np.flatnonzero((wide < -size) | (wide >= size))
+    if wrong.size:
+        found = indices.reshape(-1)[wrong[0]]
+        possible = f"possible: {-size} to {size - 1}" if size else "the axis has no elements"
+        raise BoundsError(f"index {found} is out of range for axis {axis} of size {size}; {possible}")
+    return np.where(wide < 0, wide + size, wide)
+
+
+def _require_integers(indices: Type) -> None:
+    if not is_integer(indices.dtype):
+        raise DTypeError(f"indices must be integers, got {short(indices)}; cast them first")
+
+
+def _int64(g: Any, indices: Any) -> Any:
+    return indices if indices.type.dtype in ("int32", "int64") else g.cast(indices, "int64")
+
+
+# ---- whole slices at indices ---------------------------------------------------------------------
+
+
+def _gather_type(x: Type, indices: Type, *, axis: int) -> Type:
+    _require_integers(indices)
+    axis = normalize_axis(axis, x.rank)
+    return Type(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
+
+def _taken(axis: int, rank: int, indices: Type) -> tuple[Index, ...]:
+    """The index of each of x's axes by the axes of x.shape[:axis] + indices.shape + x.shape[axis+1:]."""
+    axis = normalize_axis(axis, rank)
+    by = tuple(range(axis, axis + indices.rank))
+    return tuple(
+        Index(operand=1, operand_axes=by)
+        if k == axis
+        else Index(axis=k if k < axis else k + indices.rank - 1)
+        for k in range(rank)
+    )
+
+
+def _gather_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> tuple[Index, ...]:
+    return _taken(attrs["axis"], types[0].rank, types[1])
+
+
+def _gather_vjp(g: Any, n: Application) -> Any:
+    zeros = g.zeros(n.x.type)
+    return g.IndexAdd(zeros, n.inputs[1], n.dy, axis=n.attrs.axis), None
+
+
+_FLOAT = Type("float32", (2, 3))
+_AXIS_0, _AXIS_1 = {"axis": 0}, {"axis": 1}
+
+
+@operator(
+    "Gather",
+    type_rule=_gather_type,
+    compute=Gather(_gather_indices),
+    vjp=_gather_vjp,
+    onnx=lambda g, n: g.op("Gather", n.x, _int64(g, n.inputs[1]), axis=n.attrs.axis),
+    samples=(
+        Sample((Input((5, 4)), Input((3,), "int64", values=(4, 0, 4))), _AXIS_0),
+        Sample((Input((3, 4)), Input((2, 3), "int32", values=(0, 3, -1, -4, 1, 1))), _AXIS_1),
+        Sample((Input((2, 3, 4)), Input((), "int64", values=(-2,))), {"axis": -2}),
+        Sample((Input((3, 4)), Input((2,), "uint8", values=(3, 1))), {"axis": -1}),
+        Sample((Input((3, 4)), Input((0,), "int64", values=())), _AXIS_0),
+        Sample((Input((0, 4)), Input((2,), "int64", values=(1, 2))), _AXIS_1),
+        Sample((Input((4, 6), layout="strided"), Input((2,), "int8", values=(5, -3))), _AXIS_1),
+    ),
+    errors=(
+        ErrorSample((_FLOAT, Type("float32", (2,))), DTypeError, "indices must be integers", _AXIS_0),
+        ErrorSample((_FLOAT, Type("int64", (2,))), ShapeError, "out of range", {"axis": 2}),
+        ErrorSample((Type("float32"), Type("int64", (2,))), ShapeError, "out of range", _AXIS_0),
+    ),
+)
+def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
+    """x's slices at indices along an axis: shape x.shape[:axis] + indices.shape + x.shape[axis+1:].
+
+    Raises `BoundsError` for an index out of range.
+    """
+    return np.take(x, checked(indices, x.shape[axis], axis % x.ndim), axis=axis)
+
+
+def _index_add_type(x: Type, indices: Type, updates: Type, *, axis: int) -> Type:
+    _numbers(x)
+    expected = _gather_type(x, indices, axis=axis)
+    rules.same_dtype(x, updates)
+    if updates.shape != expected.shape:
+        raise ShapeError(f"updates must be {short(expected)}, got {short(updates)}")
+    return Type(x.dtype, x.shape)
+
+
+def _numbers(x: Type) -> None:
+    if x.dtype == "bool":
+        raise DTypeError(f"the operand must be a number, got {short(x)}; cast it first")
+
+
+def _index_add_onnx(g: Any, n: Application) -> Any:
+    """ONNX scatters elements: the index axes are made one, and the indices repeated for every element of a slice."""
+    x, indices, updates = n.inputs
+    axis, shape = normalize_axis(n.attrs.axis, n.x.type.rank), n.x.type.shape
+    size = product(indices.type.shape)
+    line = tuple(size if k == axis else 1 for k in range(len(shape)))
+    flat = (*shape[:axis], size, *shape[axis + 1 :])
+    places = g.op("Reshape", _int64(g, indices), g.shape(line), allowzero=1)
+    places = g.op("Expand", places, g.shape(flat))
+    values = g.op("Reshape", updates, g.shape(flat), allowzero=1)
+    return g.op("ScatterElements", x, places, values, axis=axis, reduction="add")
+
+
+@operator(
+    "IndexAdd",
+    type_rule=_index_add_type,
+    compute=ScatterAdd(_gather_indices),
+    vjp=lambda g, n: (
+        n.dy,
+        None,
+        g.Gather(n.dy, n.inputs[1], axis=n.attrs.axis) if n.needs[2] else None,
+    ),
+    onnx=_index_add_onnx,
+    samples=(
+        Sample((Input((5, 4)), Input((3,), "int64", values=(4, 0, 4)), Input((3, 4))), _AXIS_0),
+        Sample(
+            (Input((3, 4)), Input((2, 3), "int32", values=(0, 3, -1, -4, 1, 1)), Input((3, 2, 3))), _AXIS_1
+        ),
+        Sample((Input((2, 3, 4)), Input((), "int64", values=(-2,)), Input((2, 4))), {"axis": -2}),
+        Sample((Input((3, 4)), Input((0,), "int64", values=()), Input((0, 4))), _AXIS_0),
+        Sample(
+            (Input((3,)), Input((40,), "uint8", values=(1, 2) * 20), Input((40,), special=True)),
+            _AXIS_0,
+            gradient=False,
+        ),
+    ),
+    errors=(
+        ErrorSample(
+            (_FLOAT, Type("int64", (4,)), Type("float32", (4, 2))), ShapeError, "updates must be", _AXIS_0
+        ),
+        ErrorSample(
+            (_FLOAT, Type("int64", (4,)), Type("float64", (4, 3))), DTypeError, "one element type", _AXIS_0
+        ),
+        ErrorSample((_FLOAT, _FLOAT, _FLOAT), DTypeError, "indices must be integers", _AXIS_0),
+        ErrorSample(
+            (Type("bool", (2,)), Type("int64", (2,)), Type("bool", (2,))), DTypeError, "a number", _AXIS_0
+        ),
+    ),
+    dtypes=NUMERIC,
+)
+def index_add(x: Array, indices: Array, updates: Array, *, axis: int = 0) -> Array:
+    """x with updates added to its slices at indices along an axis: the reverse of Gather. Equal indices add up in order.
+
+    Raises `BoundsError` for an index out of range.
+    """
+    axis = axis % x.ndim
+    places = checked(indices, x.shape[axis], axis).reshape(-1)
+    outer, inner = np.arange(math.prod(x.shape[:axis])), np.arange(math.prod(x.shape[axis + 1 :]))
+    slices = (outer[:, None] * x.shape[axis] + places)[..., None] * inner.size + inner
+    return _added(x, slices, updates)
+
+
+def _added(x: Array, places: Array, updates: Array) -> Array:
+    """x plus each update at its place in row-major order, one after the other."""
+    result = np.array(x, order="C")
+    with np.errstate(all="ignore"):
+        # One flat index: with several, NumPy may choose another order.
+        np.add.at(result.reshape(-1), places.reshape(-1), updates.reshape(-1))
+    return result
+
+
+# ---- single elements at indices ------------------------------------------------------------------
+
+
+def _elements_type(x: Type, indices: Type, *, axis: int) -> Type:
+    _require_integers(indices)
+    axis = normalize_axis(axis, x.rank)
+    if indices.rank != x.rank:
+        raise ShapeError(f"indices must have {x.rank} axes as {short(x)} has, got {short(indices)}")
+    for k, (size, available) in enumerate(zip(indices.shape, x.shape, strict=True)):
+        if k != axis and isinstance(size, int) and isinstance(available, int) and size > available:
+            raise ShapeError(f"{short(indices)} indexes more than {short(x)} has along axis {k}")
+    return Type(x.dtype, indices.shape)
+
+
+def _element_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> tuple[Index, ...]:
+    rank = types[0].rank
+    axis = normalize_axis(attrs["axis"], rank)
+    every = tuple(range(rank))
+    return tuple(
+        Index(operand=1, operand_axes=every) if k == axis else Index(axis=k) for k in every
+    )
+
+
+def _elements_vjp(g: Any, n: Application) -> Any:
+    zeros = g.zeros(n.x.type)
+    return g.ScatterAdd(zeros, n.inputs[1], n.dy, axis=n.attrs.axis), None
+
+
+@operator(
+    "GatherElements",
+    type_rule=_elements_type,
+    compute=Gather(_element_indices),
+    vjp=_elements_vjp,
+    onnx=lambda g, n: g.op("GatherElements", n.x, _int64(g, n.inputs[1]), axis=n.attrs.axis),
+    samples=(
+        Sample((Input((3, 4)), Input((3, 2), "int64", values=(3, 0, -1, 1, 2, 2))), _AXIS_1),
+        Sample((Input((3, 4)), Input((1, 3), "int32", values=(2, -3, 0))), _AXIS_0),
+        Sample((Input((2, 3, 2)), Input((2, 1, 2), "int8", values=(0, 1, 2, -1))), {"axis": -2}),
+        Sample((Input((5,)), Input((7,), "int64", values=(0, 4, 4, 1, 1, 1, -5))), _AXIS_0),
+        Sample((Input((0, 3)), Input((0, 2), "int64", values=())), _AXIS_1),
+        Sample((Input((2, 6), layout="strided"), Input((2, 1), "int64", values=(5, 0))), _AXIS_1),
+    ),
+    errors=(
+        ErrorSample((_FLOAT, Type("int64", (3,))), ShapeError, "must have 2 axes", _AXIS_0),
+        ErrorSample((_FLOAT, Type("int64", (3, 1))), ShapeError, "more than", _AXIS_1),
+        ErrorSample((_FLOAT, _FLOAT), DTypeError, "indices must be integers", _AXIS_1),
+        ErrorSample((_FLOAT, Type("int64", (2, 3))), ShapeError, "out of range", {"axis": 2}),
+    ),
+)
+def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
+    """The element of x at each index along an axis, at the index's own position along the others.
+
+    Raises `BoundsError` for an index out of range.
+    """
+    return np.asarray(x[_positions(x, indices, axis)])
+
+
+def _positions(x: Array, indices: Array, axis: int) -> tuple[Array, ...]:
+    axis = axis % x.ndim
+    places: list[Array] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = checked(indices, x.shape[axis], axis)
+    return tuple(places)
+
+
+def _scatter_type(x: Type, indices: Type, updates: Type, *, axis: int) -> Type:
+    _numbers(x)
+    expected = _elements_type(x, indices, axis=axis)
+    rules.same_dtype(x, updates)
+    if updates.shape != expected.shape:
+        raise ShapeError(f"updates must be {short(expected)} as the indices, got {short(updates)}")
+    return Type(x.dtype, x.shape)
+
+
+def _scatter_onnx(g: Any, n: Application) -> Any:
+    x, indices, updates = n.inputs
+    return g.op(
+        "ScatterElements", x, _int64(g, indices), updates, axis=n.attrs.axis, reduction="add"
+    )
+
+
+@operator(
+    "ScatterAdd",
+    type_rule=_scatter_type,
+    compute=ScatterAdd(_element_indices),
+    vjp=lambda g, n: (
+        n.dy,
+        None,
+        g.GatherElements(n.dy, n.inputs[1], axis=n.attrs.axis) if n.needs[2] else None,
+    ),
+    onnx=_scatter_onnx,
+    samples=(
+        Sample(
+            (Input((3, 4)), Input((3, 2), "int64", values=(3, 0, -1, 1, 2, 2)), Input((3, 2))), _AXIS_1
+        ),
+        Sample((Input((3, 4)), Input((1, 3), "int32", values=(2, -3, 0)), Input((1, 3))), _AXIS_0),
+        Sample(
+            (Input((2, 3, 2)), Input((2, 1, 2), "int8", values=(0, 1, 2, -1)), Input((2, 1, 2))),
+            {"axis": -2},
+        ),
+        Sample((Input((0, 3)), Input((0, 2), "int64", values=()), Input((0, 2))), _AXIS_1),
+        Sample(
+            (Input((3,)), Input((40,), "int64", values=(1, -1) * 20), Input((40,), special=True)),
+            _AXIS_0,
+            gradient=False,
+        ),
+    ),
+    errors=(
+        ErrorSample(
+            (_FLOAT, Type("int64", (2, 2)), Type("float32", (2, 3))), ShapeError, "as the indices", _AXIS_1
+        ),
+        ErrorSample(
+            (_FLOAT, Type("int64", (2, 3)), Type("float64", (2, 3))), DTypeError, "one element type", _AXIS_1
+        ),
+        ErrorSample(
+            (Type("bool", (2,)), Type("int64", (2,)), Type("bool", (2,))), DTypeError, "a number", _AXIS_0
+        ),
+    ),
+    dtypes=NUMERIC,
+)
+def scatter_add(x: Array, indices: Array, updates: Array, *, axis: int = 0) -> Array:
+    """x with each update added to the element at its index along an axis: the reverse of GatherElements.
+
+    Equal indices add up in order. Raises `BoundsError` for an index out of range.
+    """
+    places = np.broadcast_arrays(*_positions(x, indices, axis))
+    return _added(x, np.ravel_multi_index(places, x.shape), updates)
+
+
+# ---- one-hot -------------------------------------------------------------------------------------
+
+
+def _one_hot_type(indices: Type, *, depth: int | Dim, axis: int, dtype: str) -> Type:
+    _require_integers(indices)
+    if isinstance(depth, int) and depth < 0:
+        raise ShapeError(f"depth must be at least 0, got {depth}")
+    axis = normalize_axis(axis, indices.rank + 1)
+    return Type(dtype_name(dtype), (*indices.shape[:axis], depth, *indices.shape[axis:]))
+
+
+def _one_hot_rule(g: Any, n: Application) -> Any:
+    rank = n.x.type.rank + 1
+    axis = normalize_axis(n.attrs.axis, rank)
+    indices = g.cast(n.x, "int64")
+    below = g.Less(indices, g.like(0, indices))
+    indices = g.Where(below, g.Add(indices, g.size(n.attrs.depth)), indices)
+    indices = g.Unsqueeze(indices, axes=(axis,))
+    line = tuple(n.attrs.depth if k == axis else 1 for k in range(rank))
+    return g.Cast(g.Equal(g.Iota(shape=line, axis=axis, dtype="int64"), indices), to=n.attrs.dtype)
+
+
+@operator(
+    "OneHot",
+    type_rule=_one_hot_type,
+    compute=Composite(_one_hot_rule),
+    vjp=ZeroGradient(),
+    onnx=Expanded(),
+    samples=(
+        Sample((Input((3,), values=(0, 4, 2)),), {"depth": 5}),
+        Sample((Input((2, 2), values=(0, 1, 2, 9)),), {"depth": 3, "axis": 0, "dtype": "int64"}),
+        Sample((Input((), values=(1,)),), {"depth": 3, "dtype": "bool"}),
+        Sample((Input((3,), "int64", values=(-1, -3, -4)),), {"depth": 3, "dtype": "float64"}),
+        Sample((Input((2,), values=(0, 0)),), {"depth": 0}),
+        Sample((Input((0,), values=()),), {"depth": 2, "axis": 1}),
+    ),
+    errors=(
+        ErrorSample((_FLOAT,), DTypeError, "indices must be integers", {"depth": 3}),
+        ErrorSample((Type("int64", (2,)),), ShapeError, "out of range", {"depth": 3, "axis": 2}),
+        ErrorSample((Type("int64", (2,)),), ShapeError, "at least 0", {"depth": -1}),
+    ),
+    dtypes=INTEGERS,
+)
+def one_hot(indices: Array, *, depth: int | Dim, axis: int = -1, dtype: str = "float32") -> Array:
+    """1 at each index along a new axis of size `depth`, 0 elsewhere; a row of zeros for an index out of range."""
+    size = int(depth)
+    wide = indices.astype(np.int64)
+    wide = np.where(wide < 0, wide + size, wide)
+    rows = wide[..., None] == np.arange(size)
+    return np.asarray(np.moveaxis(rows, -1, axis), Type(dtype).numpy)
+
+
