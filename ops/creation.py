@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ops.compute import Attributes, Data, Scalar
+from ops import dims
+from ops.compute import Attributes, Composite, Data, Scalar
 from ops.dims import Dim
 from ops.errors import DTypeError, ShapeError
 from ops.operator import (
     Application,
     ArrayData,
     ErrorSample,
+    Expanded,
     Input,
     Sample,
     Sizes,
@@ -21,7 +23,7 @@ from ops.operator import (
     operator,
 )
 from ops.reference import as_dtype
-from ops.types import DTYPES, Type, dtype_name, is_floating, normalize_axis
+from ops.types import DTYPES, FLOATING, Type, dtype_name, is_floating, normalize_axis
 
 Array = np.ndarray[Any, Any]
 
@@ -136,3 +138,88 @@ def cast(x: Array, *, to: str) -> Array:
     Anything but 0 is True as bool.
     """
     return as_dtype(x, to) if to != "bool" else np.asarray(x != 0)
+
+
+# ---- composites ----------------------------------------------------------------------------------
+
+
+def _eye_type(*, shape: Sizes, k: int, dtype: str) -> Type:
+    if len(shape) != 2 or any(isinstance(d, int) and d < 0 for d in shape):
+        raise ShapeError(f"shape must be a number of rows and one of columns, got {tuple(shape)}")
+    return Type(dtype_name(dtype), shape)
+
+
+def _eye_rule(g: Any, n: Application) -> Any:
+    row = g.Iota(shape=(n.attrs.shape[0], 1), axis=0, dtype="int64")
+    column = g.Iota(shape=(1, n.attrs.shape[1]), axis=1, dtype="int64")
+    hit = g.Equal(g.Add(row, g.like(n.attrs.k, row)), column)
+    return g.cast(hit, n.attrs.dtype)
+
+
+@operator(
+    "Eye",
+    type_rule=_eye_type,
+    compute=Composite(_eye_rule),
+    vjp=ZeroGradient(),
+    onnx=Expanded(),
+    samples=(
+        *(Sample((), {"shape": (3, 4), "k": 0, "dtype": d}) for d in DTYPES),
+        Sample((), {"shape": (4, 3), "k": 1}),
+        Sample((), {"shape": (4, 3), "k": -2}),
+        Sample((), {"shape": (0, 2)}),
+    ),
+    errors=(
+        ErrorSample((), ShapeError, "a number of rows", {"shape": (3,)}),
+        ErrorSample((), DTypeError, "float7", {"shape": (3, 3), "dtype": "float7"}),
+    ),
+)
+def eye(*, shape: Sizes, k: int = 0, dtype: str = "float32") -> Array:
+    """A matrix with ones on its k-th diagonal, zeros elsewhere."""
+    return np.eye(int(shape[0]), int(shape[1]), k).astype(Type(dtype).numpy)
+
+
+def _linspace_type(*, start: float, stop: float, num: int | Dim, endpoint: bool, dtype: str) -> Type:
+    if isinstance(num, int) and num < 0:
+        raise ShapeError(f"num must be at least 0, got {num}")
+    if not is_floating(dtype_name(dtype)):
+        raise DTypeError(f"dtype must be floating, got {dtype}; cast the result")
+    return Type(dtype_name(dtype), (num,))
+
+
+def _linspace_rule(g: Any, n: Application) -> Any:
+    start, stop, num, endpoint, dtype = n.attrs.values()
+    start, stop = g.constant(start, "float64"), g.constant(stop, "float64")
+    steps = g.size(dims.maximum(num - 1 if endpoint else num, 1), "float64")
+    position = g.Iota(shape=(num,), axis=0, dtype="float64")
+    line = g.Add(g.Mul(position, g.Div(g.Sub(stop, start), steps)), start)
+    if endpoint:  # the last number is `stop` itself; a single one is `start`
+        line = g.Where(g.Equal(position, steps), stop, line)
+    return g.cast(line, dtype)
+
+
+@operator(
+    "Linspace",
+    type_rule=_linspace_type,
+    compute=Composite(_linspace_rule),
+    vjp=ZeroGradient(),
+    onnx=Expanded(),
+    samples=(
+        *(Sample((), {"start": -1.0, "stop": 2.5, "num": 12, "dtype": d}) for d in FLOATING),
+        Sample((), {"start": 0.1, "stop": -0.7, "num": 7, "endpoint": False}),
+        Sample((), {"start": 3.0, "stop": 4.0, "num": 1, "dtype": "float64"}),
+        Sample((), {"start": 3.0, "stop": 4.0, "num": 0}),
+        Sample((), {"start": 2.0, "stop": 2.0, "num": 3}),
+    ),
+    errors=(
+        ErrorSample((), ShapeError, "at least 0", {"start": 0.0, "stop": 1.0, "num": -1}),
+        ErrorSample(
+            (), DTypeError, "must be floating", {"start": 0.0, "stop": 1.0, "num": 3, "dtype": "int64"}
+        ),
+    ),
+    ulp=1,
+)
+def linspace(
+    *, start: float, stop: float, num: int | Dim, endpoint: bool = True, dtype: str = "float32"
+) -> Array:
+    """`num` numbers from start to stop at equal distances, computed in float64; without the endpoint, to before it."""
+    return as_dtype(np.linspace(start, stop, int(num), endpoint), dtype)
