@@ -64,7 +64,9 @@ def _activation(
     type_rule=rules.limited(*SIGNED),
     compute=Scalar("select({0} <= {T}(0), {T}(0), {0})"),
     vjp=lambda g, n: (g.Where(g.Less(g.like(0, n.x), n.x), n.dy, g.like(0, n.dy)),),
-    onnx="Relu",
+    onnx=lambda g, n: (
+        g.op("Relu", n.x) if n.x.type.dtype in FLOATING else g.Max(n.x, g.like(0, n.x))
+    ),
     samples=UNARY,
     errors=(ErrorSample((Type("uint8", (2,)),), DTypeError, "must be int8"),),
     dtypes=SIGNED,

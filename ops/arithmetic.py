@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ops import rules
+from ops import onnx_forms, rules
 from ops.compute import Scalar
 from ops.errors import DTypeError
 from ops.families import MISMATCHED, NOT_NUMERIC, NUMERIC, by_dtype, each
-from ops.onnx_forms import signbit
 from ops.operator import Application, ErrorSample, Input, ZeroGradient, operator
 from ops.reference import rounded_once
 from ops.samples import BINARY, UNARY, binary
@@ -148,17 +147,12 @@ def _copysign_vjp(g: Any, n: Application) -> Any:
     return g.Where(g.Equal(n.x, g.like(0, n.x)), g.like(0, n.dy), share), None
 
 
-def _copysign_onnx(g: Any, n: Application) -> Any:
-    size = g.Abs(n.x)
-    return g.Where(signbit(g, n.inputs[1]), g.Neg(size), size)
-
-
 @operator(
     "CopySign",
     type_rule=rules.floating,
     compute=Scalar("copysign({0}, {1})"),
     vjp=_copysign_vjp,
-    onnx=_copysign_onnx,
+    onnx=lambda g, n: onnx_forms.copysign(g, g.Abs(n.x), n.inputs[1]),
     samples=BINARY,
     errors=MISMATCHED,
     dtypes=FLOATING,

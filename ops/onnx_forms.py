@@ -79,6 +79,11 @@ def signbit(g: Any, x: Any) -> Any:
     return g.Or(g.Less(x, zero), g.And(g.Equal(x, zero), g.Less(g.Reciprocal(x), zero)))
 
 
+def copysign(g: Any, size: Any, x: Any) -> Any:
+    """The size with the sign of x, that of -0 too: a product, since runtimes lose -0 in Where."""
+    return g.Mul(size, g.Where(signbit(g, x), g.like(-1, x), g.like(1, x)))
+
+
 def square_of(g: Any, x: Any) -> Any:
     """x * x."""
     return g.Mul(x, x)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ops import rules
+from ops import onnx_forms, rules
 from ops.compute import Scalar
 from ops.families import NOT_FLOATING, Declare
 from ops.operator import Rule, ZeroGradient, operator
@@ -54,7 +54,7 @@ def round_(x: Array) -> Array:
 @_rounding(
     "Trunc",
     "trunc({0})",
-    onnx=lambda g, n: g.Where(g.Less(n.x, g.like(0, n.x)), g.Ceil(n.x), g.Floor(n.x)),
+    onnx=lambda g, n: onnx_forms.copysign(g, g.Floor(g.Abs(n.x)), n.x),
 )
 @rounded_once
 def trunc(x: Array) -> Array:

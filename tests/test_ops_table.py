@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from ops import samples
+from ops.accuracy import difference_in_ulp
 from ops.compute import Composite, Scalar
 from ops.dims import Dim
 from ops.errors import ShapeError, TracerError
@@ -39,23 +40,6 @@ each_operator = pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.n
 
 def outputs_of(result: Any) -> tuple[Value, ...]:
     return result if isinstance(result, tuple) else (result,)
-
-
-def difference_in_ulp(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
-    """The largest difference in units in the last place; infinite where only one is NaN or inf."""
-    if found.dtype.kind in "biu":
-        return 0.0 if np.array_equal(found, expected) else math.inf
-    bits = f"i{found.itemsize}"
-    # Reading the bits as integers orders the floats of one sign; -0 and 0 meet in the middle.
-    lowest = np.iinfo(bits).min
-    a, b = (np.ascontiguousarray(x).view(bits) for x in (found, expected))
-    a, b = (np.where(x < 0, lowest - x, x).astype(object) for x in (a, b))
-    with np.errstate(all="ignore"):
-        found, expected = found.astype(np.float64), expected.astype(np.float64)
-    both = (np.isnan(found) & np.isnan(expected)) | (found == expected)
-    one = np.isfinite(found) != np.isfinite(expected)
-    distance = np.where(both, 0, np.where(one | np.isnan(found), math.inf, abs(a - b)))
-    return float(distance.max(initial=0))
 
 
 # ---- declarations --------------------------------------------------------------------------------
