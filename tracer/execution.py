@@ -1,4 +1,8 @@
-"""A graph made ready to run: lowered to a program and called with Tensors."""
+"""A graph made ready to run: lowered to a program, called with Tensors.
+
+A call writes one word for each input, output and the workspace and runs the program. Inputs that are not row-major are copied
+first; results are new blocks of memory from the pool.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tracer.dispatch import run_reference
-from tracer.graph import Graph
+from codegen.memory import allocate
+from ops.types import Type, short
+from tracer.graph import Graph, Value
 from tracer.tensor import Tensor, intern
 
 
@@ -17,31 +22,84 @@ class Executable:
     """A compiled graph. `updates`: output number -> input number whose memory receives it."""
 
     def __init__(self, graph: Graph, updates: Mapping[int, int]) -> None:
+        from tracer import passes
+        from tracer.lowering.assemble import Lowering
+
         start = time.perf_counter()
         self.graph = graph
         self.updates = dict(updates)
+        self.lowering = Lowering(passes.run(graph), self.updates)
+        self.program = self.lowering.program
         self.compile_seconds = time.perf_counter() - start
+        self._call = self.program.call
+        self._inputs = [(intern(v.type.strong()), v.type.weak) for v in graph.inputs]
+        number_of: dict[Value, int] = {v: k for k, v in enumerate(graph.inputs)}
+        self._results: list[tuple[str, int, Type]] = []
+        for number, v in enumerate(graph.outputs):
+            type_ = intern(v.type.strong())
+            if number in self.updates:
+                self._results.append(("update", self.updates[number], type_))
+            elif number in self.lowering.output_slots:
+                self._results.append(("new", self.lowering.output_slots[number], type_))
+            else:
+                self._results.append(("input", number_of[v], type_))
+        self._new = [(t, int(t.size) * t.itemsize) for kind, _, t in self._results if kind == "new"]
+        self._workspace = self.lowering.workspace
 
     def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
         """Outputs as Tensors; those with an update are written to their input."""
-        arrays = {
-            v: (x._data() if isinstance(x, Tensor) else np.asarray(x))
-            for v, x in zip(self.graph.inputs, inputs, strict=True)
-        }
-        for node in self.graph.nodes:
-            results = run_reference(node.op, [arrays[v] for v in node.inputs], node.attrs)
-            arrays.update(zip(node.outputs, results, strict=True))
-        outputs = [arrays[v] for v in self.graph.outputs]
-        number_of = {v: k for k, v in enumerate(self.graph.inputs)}
-        results = []
-        new = {k: np.array(outputs[k]) for k in self.updates}
-        for k, (array, value) in enumerate(zip(outputs, self.graph.outputs, strict=True)):
-            if k in self.updates:
-                target = inputs[self.updates[k]]
-                (target._data() if isinstance(target, Tensor) else target)[...] = new[k]
-                results.append(target)
-            elif value in number_of and isinstance(inputs[number_of[value]], Tensor):
-                results.append(inputs[number_of[value]])
+        words: list[Any] = []
+        keep: list[Any] = []
+        copied: list[tuple[int, Any, Tensor]] = []
+        for k, (x, (type_, weak)) in enumerate(zip(inputs, self._inputs, strict=True)):
+            if weak:
+                words.append(float(x))
+                continue
+            tensor = x if isinstance(x, Tensor) else Tensor.of_array(x)
+            if tensor._array is not None and not _usable(tensor._array):
+                plain = Tensor.of_array(np.ascontiguousarray(tensor._array).reshape(tensor._array.shape))
+                copied.append((k, tensor, plain))
+                tensor = plain
+            if tensor.type.dtype != type_.dtype or tensor.type.shape != type_.shape:
+                raise AssertionError(f"input {k}: expected {short(type_)}, got {short(tensor.type)}")
+            keep.append(tensor)
+            words.append(tensor._pointer or tensor.pointer)
+        blocks = [allocate(size) for _, size in self._new]
+        words += [b.pointer for b in blocks]
+        workspace = allocate(self._workspace) if self._workspace else None
+        words.append(workspace.pointer if workspace is not None else 0)
+        self._call(*words)
+        for k, original, plain in copied:
+            if k in self.updates.values():
+                original._array[...] = plain._array
+        fresh = iter(zip(blocks, self._new, strict=True))
+        results: list[Tensor] = []
+        for kind, number, _ in self._results:
+            if kind == "new":
+                block, (type_, _) = next(fresh)
+                results.append(Tensor.of_block(block, type_))
             else:
-                results.append(Tensor.of_array(array, intern(value.type.strong())))
+                source = inputs[number]
+                results.append(source if isinstance(source, Tensor) else Tensor.of_array(np.asarray(source)))
         return results
+
+    def kernels(self) -> Kernels:
+        """The generated kernels."""
+        return Kernels([p.text for p in self.lowering.planned if p.text])
+
+    def plan(self) -> Any:
+        """The plan as data."""
+        from tracer.lowering.report import report
+
+        return report(self.lowering)
+
+
+def _usable(array: np.ndarray[Any, Any]) -> bool:
+    return bool(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative)
+
+
+class Kernels(list[str]):
+    """Texts of kernels; `print` shows them all."""
+
+    def __str__(self) -> str:
+        return "\n".join(self)

@@ -128,7 +128,7 @@ class Tensor:
                     f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "
                     "compute with tracer's functions, or move this code out of the traced function"
                 )
-            array = self._block.array(self.type.numpy, self.type.shape)
+            array = self._block.array(self.type.shape, self.type.numpy)
             self._array = array
         if MODES.recorder is not None:
             MODES.recorder.refuse_data(self)
@@ -236,7 +236,7 @@ class Tensor:
     def _data(self) -> Array:
         """The array, also while a trace runs (for printing)."""
         if self._array is None:
-            self._array = self._block.array(self.type.numpy, self.type.shape)
+            self._array = self._block.array(self.type.shape, self.type.numpy)
         return self._array
 
     # ---- gradients

@@ -56,11 +56,6 @@ def float_text(value: float) -> str:
     return f"nan:0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016x}"
 
 
-def type_text(type_: Type) -> str:
-    """The type: Float(3, n), with a tilde when weak."""
-    return str(type_)
-
-
 def digest(constant: ArrayData) -> str:
     """The hash of an array's type and content, in 32 hexadecimal digits."""
     result = hashlib.blake2b(f"{constant.dtype}{constant.shape}".encode(), digest_size=16)
@@ -89,11 +84,10 @@ def array_text(constant: ArrayData) -> str:
 
 
 def inline_array_text(constant: ArrayData) -> str:
-    """An array with all its content: by its elements if there are few, else as base64 of its little-endian bytes."""
+    """An array with all its content: by its elements if there are few, else as base64 of its bytes."""
     type_ = Type(constant.dtype, constant.shape)
     if not is_small(constant):
-        little = constant.array.astype(type_.numpy.newbyteorder("<")).tobytes()
-        return f'{type_}"{b64encode(little).decode()}"'
+        return f'{type_}"{b64encode(constant.data).decode()}"'
     elements = constant.array.reshape(-1)
     return f"{type_}[{', '.join(_element_text(e, constant.dtype) for e in elements)}]"
 
@@ -106,6 +100,7 @@ def _element_text(element: Any, dtype: str) -> str:
         bits, usual = bits_of(element), bits_of(element.dtype.type(float("nan")))
         return "nan" if bits == usual else f"nan:0x{bits:0{2 * element.dtype.itemsize}x}"
     short = str(element)
+    short += ".0" if short.lstrip("-").isdigit() else ""  # bfloat16 writes 1.0 as 1
     # The shortest text of a narrow float is read through float64, which may round it twice.
     return short if bits_of(element.dtype.type(float(short))) == bits_of(element) else repr(number)
 

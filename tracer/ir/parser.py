@@ -223,6 +223,8 @@ class _Parser:
         if node is None:
             return
         graph.pending = None
+        if problem := arity_problem(node.op, len(node.inputs)):
+            _fail(node, problem)
         try:
             types = node.op.infer(
                 [v.type for v in node.inputs], node.attrs, [b.signature for b in node.blocks]
@@ -272,6 +274,15 @@ class _Parser:
     def _end(self, reader: Reader) -> None:
         if not reader.at_end():
             reader.fail("expected the end of the line")
+
+
+def arity_problem(op: Operator, count: int) -> str:
+    """What is wrong with a number of operands, or nothing."""
+    least = len(op.inputs) - op.optional - op.variadic
+    if count >= least and (op.variadic or count <= len(op.inputs)):
+        return ""
+    listed = ", ".join(op.inputs)
+    return f"{op.name} takes {f'the operands ({listed})' if listed else 'no operands'}, got {count}"
 
 
 def _fail(node: _Pending, message: str) -> NoReturn:

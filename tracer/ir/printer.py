@@ -7,6 +7,7 @@ everything: `parser` makes the identical graph of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from ops.operator import ArrayData
 from tracer.graph import Graph, Node, Value
@@ -27,32 +28,25 @@ Names = dict[Value, str]
 
 
 def names(graph: Graph, output_names: Sequence[str] = ()) -> Names:
-    """The printed name of every value, blocks included, without the percent sign.
+    """The printed name of every value of the graph, without the percent sign.
 
-    Inputs keep their names if these are plain and no other input has the same; `output_names` name the results.
+    Inputs keep their names if these are plain and no other input has the same; `output_names` name
+    the results. A block is closed and has names of its own: it reads the same wherever it stands.
     """
     result: Names = {}
-    _name_values(graph, result)
-    taken = set(result.values())
-    inputs = set(graph.inputs)
-    for value, name in zip(graph.outputs, output_names, strict=False):
-        if value not in inputs and name not in taken and is_plain_name(name):
-            result[value] = name
-            taken.add(name)
-    return result
-
-
-def _name_values(graph: Graph, result: Names) -> None:
     seen: set[str] = set()
-    for value, name in zip(graph.inputs, graph.input_names, strict=True):
-        plain = is_plain_name(name) and name not in seen
+    for value, name in zip_longest(graph.inputs, graph.input_names[: len(graph.inputs)]):
+        plain = name and is_plain_name(name) and name not in seen
         seen.add(name)
         result[value] = name if plain else str(len(result))
     for node in graph.nodes:
         for value in node.outputs:
             result[value] = str(len(result))
-        for block in node.blocks:
-            _name_values(block, result)
+    for value, name in zip(graph.outputs, output_names, strict=False):
+        if value not in graph.inputs and name not in seen and is_plain_name(name):
+            result[value] = name
+            seen.add(name)
+    return result
 
 
 def line(node: Node, known: Names, array: FormatArray = array_text) -> str:
@@ -74,18 +68,16 @@ def line(node: Node, known: Names, array: FormatArray = array_text) -> str:
 
 
 def lines(
-    graph: Graph, known: Names, array: FormatArray = array_text
+    graph: Graph,
+    array: FormatArray = array_text,
+    output_names: Sequence[str] = (),
+    indent: str = "",
 ) -> Iterator[tuple[str, Node | None]]:
     """The lines of the text, each with the node that it shows, if any."""
-    yield from _lines(graph, known, array, "")
-
-
-def _lines(
-    graph: Graph, known: Names, array: FormatArray, indent: str
-) -> Iterator[tuple[str, Node | None]]:
+    known = names(graph, output_names)
     head = f"{indent}graph("
     opening = ") {" + (f"  # {comment_text(graph.name)}" if graph.name else "")
-    for position, (value, name) in enumerate(zip(graph.inputs, graph.input_names, strict=True)):
+    for position, (value, name) in enumerate(zip_longest(graph.inputs, graph.input_names)):
         printed = known.get(value, "?")
         kept = f" {quoted(name)}" if name and name != printed else ""
         last = position == len(graph.inputs) - 1
@@ -96,7 +88,7 @@ def _lines(
     for node in graph.nodes:
         yield f"{indent}  {line(node, known, array)}", node
         for block in node.blocks:
-            yield from _lines(block, known, array, indent + "    ")
+            yield from lines(block, array, (), indent + "    ")
     results = ", ".join("%" + known.get(v, "?") for v in graph.outputs)
     yield f"{indent}  return ({results});", None
     yield f"{indent}}}", None
@@ -115,8 +107,7 @@ def to_text(graph: Graph, *, inline: bool = False, output_names: Sequence[str] =
 
     """
     array = inline_array_text if inline else array_text
-    known = names(graph, output_names)
-    return "\n".join(text for text, _ in lines(graph, known, array)) + "\n"
+    return "\n".join(text for text, _ in lines(graph, array, output_names)) + "\n"
 
 
 def constants(graph: Graph) -> dict[str, ArrayData]:

@@ -254,7 +254,7 @@ class Reader:
         else:
             self.expect("[")
             elements = self.list(lambda: self._element(type_.dtype))
-            data = np.array(elements, dtype=type_.numpy).tobytes()
+            data = b"".join(e.tobytes() for e in elements)
         if len(data) != count * type_.itemsize:
             self.position = start
             self.fail(f"{type_} has {count} elements, but {len(data) // type_.itemsize} are given")
@@ -283,7 +283,7 @@ class Reader:
 
     def _element(self, dtype: str) -> Any:
         if dtype == "bool":
-            return self.boolean()
+            return np.bool_(self.boolean())
         numpy = Type(dtype).numpy
         if is_integer(dtype):
             value = self.integer()

@@ -51,9 +51,7 @@ class _Records:
         self.origins = origins
 
     def of(self, graph: Graph) -> Iterator[Record]:
-        yield from self._graph(graph, {})
-
-    def _graph(self, graph: Graph, numbers: dict[Value, int]) -> Iterator[Record]:
+        numbers: dict[Value, int] = {}
         yield ("graph", len(graph.inputs), len(graph.nodes), len(graph.outputs))
         if self.origins:
             yield ("name", graph.name, graph.input_names)
@@ -71,7 +69,7 @@ class _Records:
             if self.origins:
                 yield ("origin", node.origin.scope, node.origin.source, node.origin.gradient)
             for block in node.blocks:
-                yield from self._graph(block, numbers)
+                yield from self.of(block)
         yield ("return", tuple(numbers.get(v, -1) for v in graph.outputs))
 
     def _define(self, value: Value, numbers: dict[Value, int]) -> Record:

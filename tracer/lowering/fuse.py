@@ -1,0 +1,486 @@
+"""Fusion: which nodes share a kernel.
+
+Nodes are taken in order; each starts a group of its own and is merged with the groups of its producers where the maps of the
+values between them unify, the space of the merged group has a form that a kernel can run, and no path leads out of the group and
+back. What a kernel can run: one space D of rows P times an inner axis R; folds over R (a value for each row), folds over all
+rows (a value for each inner position, finished by another kernel), folds of everything (likewise); elementwise values on D
+or P, and cheap ones on any part of D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ops.compute import (
+    Composite,
+    Concatenation,
+    Contraction,
+    Control,
+    Data,
+    Gather,
+    Host,
+    Reduction,
+    Scalar,
+    ScatterAdd,
+    Strided,
+    View,
+)
+from ops.movement import contiguous_strides
+from tracer.graph import Graph, Node, Value
+from tracer.lowering.axes import Atom, Dims, Substitution, atoms_of, fresh, replace, unify, view_maps
+
+MOST_NODES = 64  # of one kernel: keeps compile time linear in the graph's size
+SPLIT_ELEMENTS = 4 * 4096  # a fold of at least so many elements into few results is split over tasks
+SPLIT_RESULTS = 16
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """One node in a group, with the maps of its operands and its result.
+
+    `kind`: "map" (element by element), "view" (nothing to do), "row" (a fold over the inner axis), "column" and "split" (folds
+    whose partial results another kernel finishes), "finish" (of one of those). `fold`: the step that "finish" finishes.
+    """
+
+    node: Node
+    kind: str
+    operands: tuple[Dims | None, ...]
+    result: Dims
+    fold: Step | None = None
+    index: int = 0
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """What it reads, besides partial results."""
+        return () if self.kind == "finish" else self.node.inputs
+
+    @property
+    def output(self) -> Value | None:
+        """What it makes; a fold that another kernel finishes makes nothing yet."""
+        return None if self.kind in ("column", "split") else self.node.outputs[0]
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """Steps that share a kernel, or one node that is no kernel (`kind` "contraction", "copy", "scatter", "host", "view")."""
+
+    kind: str
+    steps: list[Step] = field(default_factory=list)
+    node: Node | None = None
+    producers: set[Group] = field(default_factory=set)
+    first: int = 0
+    last: int = 0
+    merged: Group | None = None
+
+    def find(self) -> Group:
+        """The group that this one has been merged into."""
+        group = self
+        while group.merged is not None:
+            group = group.merged
+        return group
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes of all steps, or the one node."""
+        return [self.node] if self.node is not None else [s.node for s in self.steps]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The form of a group's space: all atoms, those of the rows, those of the inner axis (in order of the folds)."""
+
+    rows: tuple[Atom, ...]
+    inner: tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Why a value goes through memory."""
+
+    value: Value
+    reason: str
+
+
+class Fusion:
+    """The groups of a graph in an order that can be run, and the reasons for the edges between them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.consumers: dict[Value, list[Node]] = {}
+        self.group_of: dict[Value, Group] = {}
+        self.finishes: dict[Node, Group] = {}
+        self.cuts: list[Cut] = []
+        self.outputs = set(graph.outputs)
+        self.aliases = _aliases(graph)
+        self._groups: list[Group] = []
+        for node in graph.nodes:
+            for v in node.inputs:
+                self.consumers.setdefault(v, []).append(node)
+        for number, node in enumerate(graph.nodes):
+            self._add(node, number)
+        self._merge_siblings()
+        self.groups = self._ordered()
+
+    # ---- one node
+    def _add(self, node: Node, number: int) -> None:
+        compute = node.op.compute
+        if isinstance(compute, Data):
+            return
+        if isinstance(compute, Composite | Control):
+            raise AssertionError(f"{node.op.name} must be expanded before fusion")
+        if any(d == 0 for v in node.outputs for d in v.type.shape):
+            self._alone("empty", node, number)
+            return
+        steps = self._steps(node, number)
+        if steps is None:
+            kind = {
+                Contraction: "contraction",
+                Concatenation: "copy",
+                ScatterAdd: "scatter",
+                Host: "host",
+                View: "view",
+                Reduction: "host",
+                Scalar: "host",
+                Gather: "host",
+            }[type(compute)]
+            self._alone(kind, node, number)
+            return
+        for step in steps:
+            self._place(step, number)
+
+    def _alone(self, kind: str, node: Node, number: int) -> None:
+        group = Group(kind, node=node, first=number, last=number)
+        group.producers = self._producers(node.inputs)
+        self._register(group, node.outputs)
+
+    def _register(self, group: Group, outputs: Iterable[Value]) -> None:
+        self._groups.append(group)
+        for v in outputs:
+            self.group_of[v] = group
+
+    def _producers(self, values: Iterable[Value]) -> set[Group]:
+        return {self.group_of[v].find() for v in values if v in self.group_of}
+
+    def _steps(self, node: Node, number: int) -> list[Step] | None:
+        """The node as steps with maps of their own, or None when no fused kernel computes it."""
+        compute = node.op.compute
+        out = node.outputs[0].type
+        if len(node.outputs) != 1:
+            return None
+        if isinstance(compute, Scalar):
+            result = fresh(out.shape)  # type: ignore[arg-type]
+            operands = tuple(_aligned(v, result) for v in node.inputs)
+            return [Step(node, "map", operands, result, index=number)]
+        if isinstance(compute, Gather):
+            result = fresh(out.shape)  # type: ignore[arg-type]
+            indices = compute.rule([v.type for v in node.inputs], out, node.attrs)
+            maps: list[Dims | None] = [None] * len(node.inputs)
+            for index in indices:
+                if index.operand is not None:
+                    maps[index.operand] = tuple(result[a] for a in index.operand_axes)
+            return [Step(node, "map", tuple(maps), result, index=number)]
+        if isinstance(compute, View):
+            found = view_maps(node, node.inputs[0].type, out)
+            if found is None:
+                return None
+            return [Step(node, "view", (found[0],), found[1], index=number)]
+        if isinstance(compute, Reduction):
+            return self._reduction(node, number, compute)
+        return None
+
+    def _reduction(self, node: Node, number: int, compute: Reduction) -> list[Step]:
+        x = node.inputs[0].type
+        operand = fresh(x.shape)  # type: ignore[arg-type]
+        axes = tuple(a % x.rank for a in node.attrs["axes"])
+        keepdims = node.attrs["keepdims"]
+        result = tuple(() if k in axes else d for k, d in enumerate(operand) if keepdims or k not in axes)
+        reduced = [a for k in axes for a in operand[k]]
+        kept = [a for k, d in enumerate(operand) if k not in axes for a in d]
+        count = kept_count = 1
+        for a in reduced:
+            count *= a.size
+        for a in kept:
+            kept_count *= a.size
+        if not reduced or not count:
+            return [Step(node, "row", (operand,), result, index=number)]
+        innermost = atoms_of(operand)[-1]
+        folding = compute.folding(x, node.outputs[0].type)
+        several = len(folding.state) > 1
+        if not compute.positions and innermost not in reduced and kept_count >= 8 and not several:
+            kind = "column"
+        elif not compute.positions and kept_count < SPLIT_RESULTS and count >= SPLIT_ELEMENTS and not several:
+            kind = "split"
+        else:
+            return [Step(node, "row", (operand,), result, index=number)]
+        partial = Step(node, kind, (operand,), result, index=number)
+        return [partial, Step(node, "finish", (), tuple(fresh(node.outputs[0].type.shape)), partial, number)]  # type: ignore[arg-type]
+
+    def _place(self, step: Step, number: int) -> None:
+        """Give a step a group, merged with its producers' where possible."""
+        group = Group("kernel", [step], first=number, last=number)
+        group.producers = self._producers(step.inputs)
+        if step.fold is not None:
+            group.producers = {self.finishes[step.fold.node].find()}
+        self._groups.append(group)
+        if step.output is None:
+            self.finishes[step.node] = group
+        else:
+            self.group_of[step.output] = group
+        if step.fold is not None:
+            return
+        wanted = sorted(group.producers, key=lambda p: -p.last)
+        for producer in wanted:
+            target = producer.find()
+            if target is not group.find():
+                self._try(target, group.find())
+
+    # ---- merging
+    def _try(self, producer: Group, consumer: Group) -> bool:
+        """Merge a producer's group with its consumer's; a reason is noted when that is not possible."""
+        if producer.kind != "kernel":
+            return False
+        reason = self._merge(producer, consumer)
+        if reason:
+            made = {s.output for s in producer.steps}
+            for step in consumer.steps:
+                self.cuts += [Cut(v, reason) for v in step.inputs if v in made]
+        return not reason
+
+    def _merge(self, producer: Group, consumer: Group) -> str:
+        """Merge two groups; the reason why not, or ""."""
+        if len(producer.steps) + len(consumer.steps) > MOST_NODES:
+            return f"a kernel has at most {MOST_NODES} operations"
+        if any(s.fold is not None and s.fold in producer.steps for s in consumer.steps):
+            return "a fold over rows or of everything is finished by another kernel"
+        made = {s.output: s.result for s in producer.steps if s.output is not None}
+        by: Substitution = {}
+        for step in consumer.steps:
+            for v, dims in zip(step.inputs, step.operands, strict=False):
+                if v not in made:
+                    continue
+                if dims is None:
+                    return "it is read at indices that depend on data"
+                found = unify(replace(made[v], by), replace(dims, by))
+                if found is None:
+                    return "its axes are read in another arrangement"
+                by = {a: replace((t,), found)[0] for a, t in by.items()} | found
+        steps = [_substituted(s, by) for s in (*producer.steps, *consumer.steps)]
+        shape = self._shape(steps)
+        if isinstance(shape, str):
+            return shape
+        if self._path(producer, consumer):
+            return "a value between them is computed elsewhere"
+        self._join(producer, consumer, steps)
+        return ""
+
+    def _join(self, target: Group, other: Group, steps: list[Step]) -> None:
+        for old, new in zip((*target.steps, *other.steps), steps, strict=True):
+            old.operands, old.result = new.operands, new.result
+        target.steps = sorted((*target.steps, *other.steps), key=lambda s: s.index)
+        target.producers = {p.find() for p in target.producers | other.producers} - {target, other}
+        target.first, target.last = min(target.first, other.first), max(target.last, other.last)
+        other.merged = target
+
+    def _path(self, producer: Group, consumer: Group) -> bool:
+        """Whether consumer depends on producer through a third group, or producer on consumer."""
+        stack = [p.find() for p in (*consumer.producers, *producer.producers)]
+        stack = [p for p in stack if p is not producer and p is not consumer]
+        seen: set[int] = set()
+        low = min(producer.first, consumer.first)
+        while stack:
+            group = stack.pop()
+            if id(group) in seen or group.last < low:
+                continue
+            seen.add(id(group))
+            for p in group.producers:
+                p = p.find()
+                if p is producer or p is consumer:
+                    return True
+                stack.append(p)
+        return False
+
+    def stored(self, steps: Iterable[Step]) -> set[Value]:
+        """Values that somebody outside the steps reads, or that the graph returns."""
+        inside = {s.node for s in steps}
+        made = {s.output for s in steps}
+        result = set()
+        for s in steps:
+            v = s.output
+            if v is not None and (v in self.outputs or any(c not in inside for c in self.consumers.get(v, ()))):
+                alias = self.aliases.get(v)
+                if alias is None:
+                    result.add(v)
+                elif alias[0] in made:
+                    result.add(alias[0])
+        return result
+
+    def _shape(self, steps: list[Step]) -> Shape | str:
+        return space(steps, self.stored(steps))
+
+    def _merge_siblings(self) -> None:
+        """Merge kernels that finish folds of one kernel, or that read the same values in one arrangement."""
+        by_source: dict[Group, list[Group]] = {}
+        for group in self._groups:
+            if group.merged is None and group.kind == "kernel" and any(s.fold is not None for s in group.steps):
+                source = next(self.finishes[s.fold.node].find() for s in group.steps if s.fold is not None)
+                by_source.setdefault(source, []).append(group)
+        for siblings in by_source.values():
+            head = siblings[0].find()
+            for other in siblings[1:]:
+                if other.find() is head or other.merged is not None:
+                    continue
+                first = next(s for s in head.steps if s.fold is not None)
+                second = next(s for s in other.steps if s.fold is not None)
+                if len(first.result) != len(second.result):
+                    continue
+                by = unify(first.result, second.result)
+                if by is None or len(head.steps) + len(other.steps) > MOST_NODES:
+                    continue
+                steps = [_substituted(s, by) for s in (*head.steps, *other.steps)]
+                if isinstance(self._shape(steps), str) or self._path(head, other):
+                    continue
+                self._join(head, other, steps)
+
+    def _ordered(self) -> list[Group]:
+        """Groups after their producers, in order of their last nodes."""
+        alive = [g for g in self._groups if g.merged is None]
+        for g in alive:
+            g.producers = {p.find() for p in g.producers} - {g}
+        alive.sort(key=lambda g: (g.last, g.first))
+        result: list[Group] = []
+        placed: set[int] = set()
+        for root in alive:
+            stack = [(root, False)]
+            while stack:
+                group, ready = stack.pop()
+                if id(group) in placed:
+                    continue
+                if ready:
+                    placed.add(id(group))
+                    result.append(group)
+                    continue
+                stack.append((group, True))
+                waiting = [p for p in group.producers if id(p) not in placed]
+                stack.extend((p, False) for p in sorted(waiting, key=lambda p: -p.last))
+        return result
+
+
+def _aliases(graph: Graph) -> dict[Value, tuple[Value, Strided]]:
+    """For views that strides can express: the value whose buffer holds their elements, and where in it."""
+    result: dict[Value, tuple[Value, Strided]] = {}
+    for node in graph.nodes:
+        if not isinstance(node.op.compute, View):
+            continue
+        v = node.inputs[0]
+        shape: tuple[int, ...] = tuple(int(d) for d in v.type.shape)
+        base, layout = result.get(v, (v, Strided(shape, contiguous_strides(shape))))
+        target = tuple(int(d) for d in node.outputs[0].type.shape)
+        found = node.op.compute.rule(layout, target, node.attrs)
+        if found is not None:
+            result[node.outputs[0]] = (base, found)
+    return result
+
+
+def _aligned(v: Value, result: Dims) -> Dims:
+    """The map of an operand that broadcasts to the result."""
+    lead = len(result) - v.type.rank
+    return tuple(() if d == 1 else result[lead + k] for k, d in enumerate(v.type.shape))
+
+
+def _substituted(step: Step, by: Substitution) -> Step:
+    if not by:
+        return step
+    operands = tuple(None if d is None else replace(d, by) for d in step.operands)
+    return Step(step.node, step.kind, operands, replace(step.result, by), step.fold, step.index)
+
+
+def _is_cheap(step: Step) -> bool:
+    compute = step.node.op.compute
+    return step.kind == "view" or (step.kind == "map" and isinstance(compute, Scalar) and not compute.expensive)
+
+
+def space(steps: list[Step], stored: set[Value]) -> Shape | str:
+    """The form of the steps' common space, or why no kernel runs it."""
+    everything: dict[Atom, None] = {}
+    for s in steps:
+        for dims in (*s.operands, s.result):
+            if dims is not None:
+                everything.update(dict.fromkeys(atoms_of(dims)))
+    whole = frozenset(everything)
+    inner: tuple[Atom, ...] | None = None
+    rows: tuple[Atom, ...] | None = None
+    kinds = {s.kind for s in steps}
+    if "split" in kinds and ("row" in kinds or "column" in kinds):
+        return "a fold of everything does not share a kernel with other folds"
+    for s in steps:
+        if s.kind not in ("row", "column", "split"):
+            continue
+        operand = s.operands[0]
+        assert operand is not None
+        covered = atoms_of(operand)
+        if frozenset(covered) != whole:
+            return "a fold runs over a part of the space only"
+        kept = tuple(a for a in covered if a in set(atoms_of(s.result)))
+        reduced = tuple(a for a in covered if a not in set(kept))
+        mine_inner, mine_rows = (kept, reduced) if s.kind == "column" else (reduced, kept)
+        fixed_inner, fixed_rows = s.kind != "column", s.kind == "column"
+        if inner is not None and frozenset(inner) != frozenset(mine_inner):
+            return "two folds run over different axes"
+        if fixed_inner:
+            if inner is not None and any(t.kind in ("row", "split") for t in steps[: steps.index(s)]) and inner != mine_inner:
+                return "two folds take their elements in different orders"
+            inner = mine_inner
+        elif inner is None:
+            inner = mine_inner
+        if fixed_rows:
+            if rows is not None and any(t.kind == "column" for t in steps[: steps.index(s)]) and rows != mine_rows:
+                return "two folds over rows take them in different orders"
+            rows = mine_rows
+        elif rows is None:
+            rows = mine_rows
+    if inner is None:
+        return _map_space(steps, stored, everything)
+    assert rows is not None
+    row_set = frozenset(rows)
+    for s in steps:
+        reason = _fits(s, whole, row_set, stored)
+        if reason:
+            return reason
+    return Shape(rows, inner)
+
+
+def _fits(s: Step, whole: frozenset[Atom], rows: frozenset[Atom], stored: set[Value]) -> str:
+    if s.output is None:
+        return ""
+    here = frozenset(atoms_of(s.result))
+    if here == whole or here == rows:
+        return ""
+    if s.kind in ("row", "finish"):
+        return "a fold's results are no rows of the space"
+    if s.output in stored:
+        return "it is stored but does not run over the whole space"
+    if not _is_cheap(s):
+        return "it would be computed again and again"
+    return ""
+
+
+def _map_space(steps: list[Step], stored: set[Value], everything: dict[Atom, None]) -> Shape | str:
+    """Without folds: rows only where a value must be computed once for each row."""
+    whole = frozenset(everything)
+    wanted = set()
+    for s in steps:
+        here = frozenset(atoms_of(s.result))
+        if here == whole:
+            continue
+        if s.output in stored or not _is_cheap(s):
+            wanted.add(here)
+    if len(wanted) > 1:
+        return "values of several shapes would be computed again and again"
+    order = max((atoms_of(s.result) for s in steps), key=len)
+    if frozenset(order) != whole:
+        return "no value runs over the whole space"
+    rows = wanted.pop() if wanted else frozenset()
+    if any(s.kind == "finish" and frozenset(atoms_of(s.result)) not in (whole, rows) for s in steps):
+        return "a fold's results are no rows of the space"
+    return Shape(tuple(a for a in order if a in rows), tuple(a for a in order if a not in rows))

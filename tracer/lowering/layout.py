@@ -1,0 +1,50 @@
+"""Where a value lies: a buffer, an offset and strides in elements. Views share the buffer of their operand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ops.compute import Strided
+from ops.movement import contiguous_strides
+from ops.types import Type
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """Memory of one value. `kind`: "input", "output", "work" or "constant"; `number` of the input or output; `place`: offset in
+    bytes in the workspace or among the constants."""
+
+    type: Type
+    kind: str
+    number: int = 0
+    place: int = 0
+    data: Any = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return int(self.type.size) * self.type.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A value's elements in a buffer."""
+
+    buffer: Buffer
+    strided: Strided
+
+    @staticmethod
+    def contiguous(buffer: Buffer) -> Layout:
+        """The whole buffer, row-major."""
+        shape: tuple[int, ...] = tuple(int(d) for d in buffer.type.shape)
+        return Layout(buffer, Strided(shape, contiguous_strides(shape)))
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements are one row-major piece."""
+        wanted = contiguous_strides(self.strided.shape)
+        return all(
+            d == 1 or s == w
+            for d, s, w in zip(self.strided.shape, self.strided.strides, wanted, strict=True)
+        )

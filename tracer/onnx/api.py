@@ -1,0 +1,209 @@
+"""`tracer.onnx.export`: what a user calls. Imports `onnx` only when called.
+
+Knows what can be exported and where files go. Must not know the format.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ops.errors import ExportError
+from tracer.graph import Graph
+from tracer.ir import to_text
+from tracer.ir.symbols import bind
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+# Opsets that the exporter writes, and the one it writes unless asked otherwise: recent, and read by runtimes for some years.
+OPSETS = range(17, 24)
+DEFAULT_OPSET = 21
+
+
+@dataclass(frozen=True, slots=True)
+class Exportable:
+    """What is exported: a graph whose first inputs are the state (parameters and buffers, as in a state_dict), the values of
+    that state by input name, and names for the results (those of the function, then the new state)."""
+
+    graph: Graph
+    initializers: Mapping[str, Any] = field(default_factory=dict)
+    output_names: tuple[str, ...] = ()
+
+
+def to_graph(target: Any, args: Any = None, dynamic_shapes: Any = None) -> Exportable:
+    """What a target is as a graph. Graphs are themselves; their sizes are as symbolic as they were recorded.
+
+    Raises:
+        ExportError: The target is none that can be exported, or the arguments do not fit it.
+
+    """
+    if isinstance(target, Graph):
+        if dynamic_shapes:
+            raise ExportError(
+                "a graph's sizes are fixed when it is recorded; record it with symbolic sizes instead of passing "
+                "dynamic_shapes"
+            )
+        _check_arguments(target, args)
+        return Exportable(target)
+    raise ExportError(
+        f"{type(target).__name__} cannot be exported; export a Graph, a Module or a traced function"
+    )
+
+
+def _check_arguments(graph: Graph, args: Any) -> None:
+    """Example arguments are not needed for a graph; given, they must fit."""
+    import numpy as np
+
+    if args is None:
+        return
+    arrays = [np.asarray(a) for a in (args if isinstance(args, tuple | list) else (args,))]
+    if arrays and len(arrays) != len(graph.inputs):
+        raise ExportError(f"the graph has {len(graph.inputs)} inputs, got {len(arrays)} arguments")
+    if arrays:
+        bind([v.type for v in graph.inputs], [a.shape for a in arrays], graph.input_names)
+
+
+def export_graph(
+    graph: Graph,
+    *,
+    opset: int = DEFAULT_OPSET,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    initializers: Mapping[str, Any] | None = None,
+) -> ModelProto:
+    """The graph as an ONNX model.
+
+    Args:
+        graph: What is exported. Its symbolic sizes are dimension parameters of the model.
+        opset: Version of ONNX's operator set, 17 to 23.
+        input_names: Names of the inputs, instead of the graph's own.
+        output_names: Names of the results, instead of those in the graph's text.
+        initializers: Values of inputs, by name, that become part of the model.
+
+    Raises:
+        ExportError: An operator has no ONNX form, or the names or values do not fit; the message has the line of the
+            user's code.
+
+    """
+    if opset not in OPSETS:
+        raise ExportError(f"opset_version must be {OPSETS[0]} to {OPSETS[-1]}, got {opset!r}")
+    try:
+        from tracer.onnx import exporter
+    except ImportError as error:
+        raise ExportError(
+            f"exporting needs the package onnx (pip install onnx): {error}"
+        ) from error
+    return exporter.export_graph(
+        graph,
+        opset=opset,
+        input_names=input_names,
+        output_names=output_names,
+        initializers=initializers,
+    )
+
+
+def export(
+    target: Any,
+    args: Any = None,
+    path: str | os.PathLike[str] | Any = None,
+    *,
+    verbose: bool = False,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    dynamic_shapes: Any = None,
+    dynamic_axes: Any = None,
+    opset_version: int | None = None,
+    export_params: bool = True,
+) -> ModelProto:
+    """Write a target as an ONNX model, in standard operators only.
+
+    Args:
+        target: A graph.
+        args: Example arguments, a tuple unless there is one.
+        path: The file, or a binary file object; None writes nothing.
+        verbose: Print the graph's text.
+        input_names: Names of all inputs in order: state first, then arguments.
+        output_names: Names of all results in order.
+        dynamic_shapes: Which sizes may change.
+        dynamic_axes: The same under its older name.
+        opset_version: Version of ONNX's operator set, 17 to 23; 21 unless given.
+        export_params: Make parameters part of the model; otherwise they are inputs.
+
+    Returns:
+        The model.
+
+    Raises:
+        ExportError: Something has no ONNX form, or the file cannot be written. No partial file is left.
+
+    """
+    if dynamic_shapes is not None and dynamic_axes is not None:
+        raise ExportError("dynamic_shapes and dynamic_axes are one thing; pass one of them")
+    _check_path(path)
+    found = to_graph(target, args, dynamic_axes if dynamic_shapes is None else dynamic_shapes)
+    graph, initial = found.graph, dict(found.initializers) if export_params else {}
+    if input_names is not None:
+        graph, initial = _renamed(graph, tuple(input_names), initial)
+    results = output_names if output_names is not None else found.output_names or None
+    model = export_graph(
+        graph,
+        opset=DEFAULT_OPSET if opset_version is None else opset_version,
+        output_names=results,
+        initializers=initial,
+    )
+    if verbose:
+        print(to_text(graph, output_names=results or ()), end="")
+    if path is not None:
+        _write(model.SerializeToString(deterministic=True), path)
+    return model
+
+
+def _renamed(
+    graph: Graph, names: tuple[str, ...], initial: dict[str, Any]
+) -> tuple[Graph, dict[str, Any]]:
+    if len(names) != len(graph.inputs) or len(set(names)) != len(names):
+        raise ExportError(
+            f"input_names must be {len(graph.inputs)} different names, one for each input, got {names}"
+        )
+    new = dict(zip(graph.input_names, names, strict=True))
+    renamed = replace(graph, input_names=names, _cache={})
+    return renamed, {new[old]: value for old, value in initial.items()}
+
+
+def _check_path(path: Any) -> None:
+    """Fail before the work is done, not after."""
+    if path is None or hasattr(path, "write"):
+        return
+    if not isinstance(path, str | os.PathLike):
+        raise ExportError(f"the path must be a file name or a binary file, got {path!r}")
+    file = Path(path)
+    if file.is_dir():
+        raise ExportError(f"{file} is a folder; give the name of a file")
+    if not file.parent.is_dir():
+        raise ExportError(f"the folder {file.parent} does not exist; make it first")
+
+
+def _write(data: bytes, path: Any) -> None:
+    """All of the file or nothing: written beside its place, then moved there."""
+    if hasattr(path, "write"):
+        path.write(data)
+        return
+    target = Path(path)
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        # mkstemp makes files that only their owner reads.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise ExportError(f"{target} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,36 @@
+"""Passes: functions from a graph to a graph, and the order in which they run.
+
+A pass states why it is safe. `PIPELINE` is the whole order; with TRACER_CHECK=1 the graph is verified after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tracer.config import CONFIG
+from tracer.graph import Graph
+from tracer.passes.decompose import decompose
+from tracer.passes.dead_code import remove_dead_code
+from tracer.passes.simplify import simplify
+from tracer.passes.subexpressions import share_subexpressions
+
+Pass = Callable[[Graph], Graph]
+
+PIPELINE: tuple[Pass, ...] = (
+    remove_dead_code,  # before anything is expanded: gradients nobody asked for go
+    decompose,  # composites to what kernels compute
+    simplify,  # rewrites that change no bit
+    share_subexpressions,  # equal computations once
+    remove_dead_code,
+)
+
+
+def run(graph: Graph, passes: tuple[Pass, ...] = PIPELINE) -> Graph:
+    """The graph after all passes."""
+    for step in passes:
+        graph = step(graph)
+        if CONFIG.check:
+            from tracer.ir import verify
+
+            verify(graph)
+    return graph

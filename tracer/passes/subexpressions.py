@@ -1,0 +1,26 @@
+"""Equal computations are done once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracer.graph import Graph, GraphBuilder, Node, Value, rebuild
+
+
+def share_subexpressions(graph: Graph) -> Graph:
+    """A node with the operator, attributes and inputs of an earlier one is replaced by it.
+
+    Safe because operators are functions: random ones are functions of their state.
+    """
+    seen: dict[Any, tuple[Value, ...]] = {}
+
+    def visit(builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
+        if node.blocks:
+            return None
+        key = (node.op.name, tuple(map(id, inputs)), tuple(node.attrs.items()))
+        outputs = seen.get(key)
+        if outputs is None:
+            outputs = seen[key] = builder.append(node, inputs)
+        return outputs
+
+    return rebuild(graph, visit)
