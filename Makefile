@@ -109,7 +109,7 @@ $(VENV)/.ready:
 	done; \
 	echo "No usable Python found: this project needs Python 3.11 or newer, with its venv and ensurepip modules."; \
 	for python in $(PYTHON); do \
-	    if found=$$("$$python" --version 2>&1); then echo "  $$python is $$found"; else echo "  $$python: not there"; fi; \
+	    if found=$$("$$python" --version 2>&1); then echo "  $$python: $$found"; else echo "  $$python: does not run"; fi; \
 	done; \
 	echo "Install one, or name it: make PYTHON=/path/to/python3.12 ..."; \
 	echo "(On Debian and Ubuntu, venv is a package of its own: apt-get install python3-venv)"; exit 1

@@ -41,9 +41,9 @@ class Line:
 
 
 def limits_of(found: Found) -> dict[str, float]:
-    """Bytes and operations per second of the machine, medians over the rounds."""
+    """Bytes and operations per second that the machine reached in the best of the rounds."""
     return {
-        key: float(np.median([limits[key] for limits in found.limits]))
+        key: max(limits[key] for limits in found.limits)
         for key in ("bandwidth", "arithmetic")
         if found.limits
     }
