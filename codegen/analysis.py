@@ -26,7 +26,7 @@ from codegen.vector.elements import DTYPE, LANE_ELEMENT, MEMORY_ELEMENT
 
 # What the printers call their own variables, beside <operand>_..., n_<axis>, <result>_<state>.
 RESERVED = frozenset(
-    "lo hi args lane lanes left live begin stop end chunk chunks number pending level task row rest first_row block".split()
+    "lo hi args lane lanes left live begin stop end chunk chunks number pending level task row rest whole chunk_end first_row last_row block position distance cuda".split()
 )
 
 

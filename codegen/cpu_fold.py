@@ -33,14 +33,14 @@ def _shape(folding: Folding) -> str:
     return re.sub(rf"\b(other_)?{folding.state[0][0]}\b", r"\g<1>{0}", folding.merge[0])
 
 
-def _rename(text: str, folding: Folding, prefix: str) -> str:
+def rename(text: str, folding: Folding, prefix: str) -> str:
     """A folding's text with its states named for this fold: `best` -> `<prefix>_best`, `other_best` alike."""
     for state, _ in folding.state:
         text = re.sub(rf"\b(other_)?{state}\b", rf"\g<1>{prefix}_{state}", text)
     return text
 
 
-def _states(folding: Folding, prefix: str) -> list[str]:
+def state_names(folding: Folding, prefix: str) -> list[str]:
     return [f"{prefix}_{state}" for state, _ in folding.state]
 
 
@@ -63,12 +63,12 @@ class FoldText:
     def start(self, out: Source, folds: Sequence[Fold]) -> None:
         """Fresh states."""
         for f in folds:
-            for state, init in zip(_states(f.folding, f.dsts[0]), self.initial(f.folding), strict=True):
+            for state, init in zip(state_names(f.folding, f.dsts[0]), self.initial(f.folding), strict=True):
                 out.line(f"{state} = {init}")
 
     def _steps(self, f: Fold, masked: bool) -> str:
-        states = _states(f.folding, f.dsts[0])
-        steps = [_rename(s, f.folding, f.dsts[0]).format(*f.args) for s in f.folding.step]
+        states = state_names(f.folding, f.dsts[0])
+        steps = [rename(s, f.folding, f.dsts[0]).format(*f.args) for s in f.folding.step]
         if masked:
             steps = [f"select(live, {s}, {old})" for s, old in zip(steps, states, strict=True)]
         return f"{', '.join(states)} = {', '.join(steps)}"
@@ -81,7 +81,7 @@ class FoldText:
         """The lanes of this chunk combined, then merged with earlier chunks; after the last one the states are the total."""
         others = []
         for f in folds:
-            (state,) = _states(f.folding, f.dsts[0])
+            (state,) = state_names(f.folding, f.dsts[0])
             tree = _TREES.get(_shape(f.folding))
             if tree:
                 self.stacks[f"{state}_stack"] = f"stack_{lane_element(f.folding.state[0][1])}({LEVELS})"
@@ -99,18 +99,18 @@ class FoldText:
             if f.folding.exact:
                 self._merge_lanes(out, f)
             for dst, text in zip(f.dsts, f.folding.finish, strict=True):
-                out.line(f"{dst} = {_rename(text, f.folding, f.dsts[0])}", notes.get(id(f), ""))
+                out.line(f"{dst} = {rename(text, f.folding, f.dsts[0])}", notes.get(id(f), ""))
 
     def store_partials(self, out: Source, folds: Sequence[Fold]) -> None:
         """The combined lanes of this task's chunk into the partial operands."""
         for f in folds:
             self._merge_lanes(out, f)
-            for name, state in zip(f.dsts, _states(f.folding, f.dsts[0]), strict=True):
+            for name, state in zip(f.dsts, state_names(f.folding, f.dsts[0]), strict=True):
                 out.line(f"store_one({name}, task, {state})")
 
     def _merge_lanes(self, out: Source, f: Fold) -> None:
         folding, prefix = f.folding, f.dsts[0]
-        states = _states(folding, prefix)
+        states = state_names(folding, prefix)
         if len(states) == 1:
             function = _LANE_FUNCTIONS.get(_shape(folding))
             bitwise = function in ("lane_any", "lane_all")
@@ -120,7 +120,7 @@ class FoldText:
         for count in (8, 4, 2, 1):
             for state in states:
                 out.line(f"other_{state} = rotate({state}, {count})")
-            merged = ", ".join(_rename(m, folding, prefix) for m in folding.merge)
+            merged = ", ".join(rename(m, folding, prefix) for m in folding.merge)
             out.line(f"{', '.join(states)} = {merged}")
         for state in states:
             out.line(f"{state} = full(first({state}))")
@@ -139,25 +139,25 @@ class FoldText:
         out.open("while pending:")
         out.open("if pending & 1:")
         for folding, prefix in foldings:
-            states = _states(folding, prefix)
+            states = state_names(folding, prefix)
             for state, (_, dtype) in zip(states, folding.state, strict=True):
                 self.stacks[f"{state}_stack"] = f"stack_{lane_element(dtype)}({LEVELS * width})"
                 out.line(f"other_{state} = {state}")
                 out.line(f"{state} = {load}({state}_stack, {place})")
-            merged = ", ".join(_rename(m, folding, prefix) for m in folding.merge)
+            merged = ", ".join(rename(m, folding, prefix) for m in folding.merge)
             out.line(f"{', '.join(states)} = {merged}")
         out.close()
         out.line("pending >>= 1")
         out.line("level += 1")
         out.close()
         for folding, prefix in foldings:
-            for state in _states(folding, prefix):
+            for state in state_names(folding, prefix):
                 out.line(f"{store}({state}_stack, {place}, {state})")
 
     # ---- partial results ---------------------------------------------------------------------------------------------------
     def step_partial(self, out: Source, f: Fold, where: str, looped: bool, masked: bool, note: str) -> None:
         """One vector of arguments into the task's row of partial results in memory."""
-        states = _states(f.folding, f.dsts[0])
+        states = state_names(f.folding, f.dsts[0])
         for name, state, (_, dtype) in zip(f.dsts, states, f.folding.state, strict=True):
             fill = zero(lane_element(dtype))
             text = f"load({name}, {where})" if looped else f"load_one({name}, {where})"
@@ -173,7 +173,7 @@ class FoldText:
         """The finished results of partial ones at `place` (position, number of positions)."""
         position, positions = place
         folding, prefix = s.folding, s.dsts[0]
-        states = _states(folding, prefix)
+        states = state_names(folding, prefix)
         lanes = f" * {WIDTH}" if s.mode == "columns" else ""
         out.line(f"chunks = (n_{s.reduced} + {CHUNK - 1}) // {CHUNK}{lanes}")
         for state, init in zip(states, self.initial(folding), strict=True):
@@ -198,4 +198,4 @@ class FoldText:
         self._push(out, [(folding, prefix)], "number == chunks - 1", WIDTH if looped else 1)
         out.close()
         for dst, text in zip(s.dsts, folding.finish, strict=True):
-            out.line(f"{dst} = {_rename(text, folding, prefix)}", note)
+            out.line(f"{dst} = {rename(text, folding, prefix)}", note)

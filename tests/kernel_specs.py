@@ -445,10 +445,74 @@ def product_and_total(dtype: str) -> KernelSpec:
     )
 
 
+PRIMITIVES = KernelSpec(  # operators whose meaning on scalars is easily missed
+    "primitives",
+    (R,),
+    (
+        *(Operand(n, d, (1,)) for n, d in (("x", "float32"), ("y", "float32"), ("i", "int8"), ("j", "int8"))),
+        *(Operand(n, d, (1,)) for n, d in (("s", "uint16"), ("d", "float64"), ("k", "int64"), ("l", "int64"))),
+        *(Operand(f"f{n}", "float32", (1,), "out") for n in range(4)),
+        *(Operand(f"i{n}", "int8", (1,), "out") for n in range(4)),
+        *(Operand(f"l{n}", "int64", (1,), "out") for n in range(3)),
+        *(Operand(f"d{n}", "float64", (1,), "out") for n in range(2)),
+        Operand("s0", "uint16", (1,), "out"),
+    ),
+    (
+        Stage(
+            ("r",),
+            (
+                *(load(f"v{n}", n, "r") for n in "xyijsdkl"),
+                let("a0", "fma(vx, vy, f32(1)) / (vx - vy) + round_f16(vx)*n_r"),
+                let("a1", "select(vx < vy, vx // vy, vx % vy)"),
+                let("a2", "maximum(vx, vy) - minimum(vy, vx) + round_bf16(vy)"),
+                let("a3", "copysign(sqrt(absolute(vx)), -vy) + rint(vx) + floor(vy) + ceil(vx) - trunc(vy)"),
+                let("b0", "(vi + vj) >> i8(1)", "int8"),
+                let("b1", "vi // vj - (vi % vj)*fmod(vi, vj)", "int8"),
+                let("b2", "(vi << (vj & i8(7))) ^ ~vi | popcount(vj)", "int8"),
+                let("b3", "to_i8(vx) + to_i8(vx != vx) - vi*vj", "int8"),
+                let("c0", "to_i64(vd) + vk*vl + to_i64(to_u16(vx))", "int64"),
+                let("c1", "vk // vl + vk % vl + (vk >> i64(70))", "int64"),
+                let("c2", "to_i64(to_bits(vx)) ^ to_bits(vd)", "int64"),
+                let("e0", "vd*vd + to_f64(vk) - to_f64(vs)", "float64"),
+                let("e1", "select((vd != vd) | ~(vd > f64(0)), vd, nextafter(vd, f64(9)))", "float64"),
+                let("g0", "(vs*vs >> u16(3)) + absolute(vs) + to_u16(vd)", "uint16"),
+                *(store(f"f{n}", f"a{n}", "r") for n in range(4)),
+                *(store(f"i{n}", f"b{n}", "r") for n in range(4)),
+                *(store(f"l{n}", f"c{n}", "r") for n in range(3)),
+                *(store(f"d{n}", f"e{n}", "r") for n in range(2)),
+                store("s0", "g0", "r"),
+            ),
+        ),
+    ),
+)
+
+
+def primitive_arrays() -> Arrays:
+    """Ordinary values and awkward ones."""
+    random = np.random.default_rng(5)
+    x, y, d = (random.standard_normal(64) * 50 for _ in range(3))
+    x[:10] = np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38, -3e38, 127.0, -128.5
+    y[:6], y[6:12] = (1, -1, np.nan, 0, 2, np.inf), (-0.0, 0.5, 1, 2, 0, np.nan)
+    d[:8] = np.nan, np.inf, -np.inf, 0.0, -0.0, 1e19, -1e19, 5e-324
+    i, j = random.integers(-128, 128, 64), random.integers(-8, 9, 64)
+    i[:4], j[:4] = -128, (-1, 0, 1, 7)
+    k, l = random.integers(-(2**62), 2**62, 64), random.integers(-9, 10, 64)
+    k[:2], l[:2] = -(2**63), (-1, 0)
+    arrays = {"x": x.astype("f4"), "y": y.astype("f4"), "d": d, "i": i.astype("i1"), "j": j.astype("i1")}
+    arrays |= {"k": k, "l": l, "s": random.integers(0, 2**16, 64).astype("u2")}
+    outs = [o for o in PRIMITIVES.operands if o.role == "out"]
+    return arrays | {o.name: np.zeros(64, o.dtype) for o in outs}
+
+
 # ---- running -----------------------------------------------------------------------------------------
 def steps(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
     """Strides in elements."""
     return tuple(s // array.itemsize for s in array.strides)
+
+
+def is_input(spec: KernelSpec, name: str) -> bool:
+    """Whether an operand is only read (partial results of an earlier kernel too)."""
+    return spec.operand(name).role in ("in", "partial")
 
 
 def block_of(spec: KernelSpec, arrays: Mapping[str, Any], sizes: Mapping[str, int], pointer: Any) -> list[Any]:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import kernel_specs as ks
+from tests import kernel_specs as ks
 import ml_dtypes
 import numpy as np
 import pytest
-from kernel_specs import Arrays, load, let, ordered_sum, row_major, run, same_bits, store
+from tests.kernel_specs import Arrays, load, let, ordered_sum, row_major, run, same_bits, store
 
 from codegen.analysis import SpecError
 from codegen.compile import argument_block, buffer_of, compile_cpu, count, text, unjitted
