@@ -1,4 +1,5 @@
-"""Runs a graph node by node through the operators' references: the oracle for every pass, kernel and export.
+"""Runs a graph node by node through the operators' references: the oracle for every pass, kernel
+and export.
 
 Knows the graph and the references. Must not know kernels; nothing compiled ever falls back to it.
 """
@@ -13,7 +14,7 @@ import numpy as np
 from ops import dims
 from ops.dims import Dim
 from ops.errors import ArgumentError, DTypeError, ShapeError, TracerError
-from ops.types import Type, dtype_name, short
+from ops.types import Type, dtype_name, is_floating, short
 from tracer.graph import Graph, Node, Value
 from tracer.ir.symbols import bind
 
@@ -53,12 +54,11 @@ def interpret(
 
 def _array(given: Any, type_: Type, name: str) -> Array:
     if isinstance(given, bool | int | float) and type_.rank == 0:
-        array = np.asarray(given)
-        kinds = {"b": "bool", "i": "int", "u": "int", "f": "float", "V": "float"}
-        # A Python number becomes what the input is, unless that would lose a fraction.
-        if isinstance(given, float) and kinds[type_.numpy.kind] != "float":
-            raise DTypeError(f"{name} must be {short(type_)}, got the float {given}")
-        return np.asarray(array.astype(type_.numpy))
+        # A Python number becomes what the input is, unless that cannot hold numbers of its kind.
+        widest = float if is_floating(type_.dtype) else bool if type_.dtype == "bool" else int
+        if not isinstance(given, (bool, int, float)[: (bool, int, float).index(widest) + 1]):
+            raise DTypeError(f"{name} must be {short(type_)}, got {given!r}")
+        return np.asarray(np.asarray(given).astype(type_.numpy))
     array = np.asarray(given)
     dtype = dtype_name(array.dtype)
     if dtype != type_.dtype:
@@ -67,7 +67,7 @@ def _array(given: Any, type_: Type, name: str) -> Array:
 
 
 def _owned(results: list[Array], inputs: list[Array]) -> list[Array]:
-    """The results, copied where they would share memory with an input, a constant or one another."""
+    """The results, copied where they share memory with an input, a constant or one another."""
     seen = {id(a) for a in inputs}
     owned = []
     for array in results:

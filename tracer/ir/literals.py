@@ -1,6 +1,7 @@
 """Attribute values, arrays and types as text: what stands between the brackets.
 
-Knows how each kind of attribute is written, down to the bits of a NaN. Reading it back is `reader`'s work.
+Knows how each kind of attribute is written, down to the bits of a NaN. Reading it back is
+`reader`'s work.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ def scope_text(scope: str) -> str:
 
 
 def comment_text(text: str) -> str:
-    """A source line or a graph's name: what stands at the end of a line, in quotes where it would be read otherwise."""
+    """What stands at the end of a line, a source or a name: in quotes if it could be misread."""
     plain = text.isprintable() and text == text.strip() and not text.startswith(('"', "gradient"))
     return text if plain and text else quoted(text)
 
 
 def float_text(value: float) -> str:
-    """The shortest text of the same float64; NaNs other than the usual one with their bits."""
+    """The shortest text of a float64; NaNs other than the usual one with their bits."""
     if value == value or struct.pack("<d", value) == _NAN:
         return repr(value)
     return f"nan:0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016x}"
@@ -77,14 +78,14 @@ def is_small(constant: ArrayData) -> bool:
 
 
 def array_text(constant: ArrayData) -> str:
-    """An array by its elements if there are few, else by its hash: Float(2)[1.0, 2.0] or Float(64, 3)@0123..."""
+    """An array by its elements, Float(2)[1.0, 2.0]; many elements by hash, Float(99)@01ab..."""
     if not is_small(constant):
         return f"{Type(constant.dtype, constant.shape)}@{digest(constant)}"
     return inline_array_text(constant)
 
 
 def inline_array_text(constant: ArrayData) -> str:
-    """An array with all its content: by its elements if there are few, else as base64 of its bytes."""
+    """An array with all its content: its elements if there are few, else base64 of its bytes."""
     type_ = Type(constant.dtype, constant.shape)
     if not is_small(constant):
         return f'{type_}"{b64encode(constant.data).decode()}"'

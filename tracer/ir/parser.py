@@ -1,7 +1,7 @@
 """Text to graph: the inverse of `printer`.
 
-Reads line by line with a stack of open graphs, so that neither length nor nesting can overflow anything. Whatever is not the
-IR is a `ParseError` with its line number.
+Reads line by line with a stack of open graphs, so that neither length nor nesting can overflow
+anything. Whatever is not the IR is a `ParseError` with its line number.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class _Parser:
                 self._line(Reader(stripped, number, self.constants, self.types))
         if self.stack:
             raise ParseError(
-                f"line {number}: the text ends, but the graph opened in line {self.stack[-1].number} does not"
+                f"line {number}: the text ends, but the graph opened in line "
+                f"{self.stack[-1].number} does not"
             )
         if self.result is None:
             raise ParseError(f"line {number}: there is no graph")
@@ -113,7 +114,7 @@ class _Parser:
         else:
             reader.fail("expected a node, 'return (...);' or '}'")
 
-    # ---- heads ---------------------------------------------------------------------------------------
+    # ---- heads -----------------------------------------------------------------------------------
 
     def _open(self, reader: Reader) -> None:
         if self.stack and self.stack[-1].pending is None:
@@ -143,7 +144,7 @@ class _Parser:
         self._end(reader)
         graph.head_done = True
 
-    # ---- nodes ---------------------------------------------------------------------------------------
+    # ---- nodes -----------------------------------------------------------------------------------
 
     def _node(self, reader: Reader, graph: _Open) -> None:
         self._finish(graph)
@@ -242,7 +243,7 @@ class _Parser:
             Node(node.op, node.inputs, node.attrs, node.outputs, node.origin, blocks)
         )
 
-    # ---- ends ----------------------------------------------------------------------------------------
+    # ---- ends ------------------------------------------------------------------------------------
 
     def _return(self, reader: Reader, graph: _Open) -> None:
         self._finish(graph)

@@ -1,7 +1,7 @@
 """The graph as text, one line for each node, in the form of torch.onnx's dumps.
 
-Names are given here and nowhere else: a value without a name of its own gets its number in order of definition. The text says
-everything: `parser` makes the identical graph of it.
+Names are given here and nowhere else: a value without a name of its own gets its number in order of
+definition. The text says everything: `parser` makes the identical graph of it.
 """
 
 from __future__ import annotations
@@ -97,8 +97,9 @@ def lines(
 def to_text(graph: Graph, *, inline: bool = False, output_names: Sequence[str] = ()) -> str:
     """The graph as text that `parse` reads back.
 
-    Arrays of more than 16 elements are written as the hash of their content, which `constants` resolves; with `inline` all
-    of them are written out. `output_names` name the results in the text only.
+    Arrays of more than 16 elements are written as the hash of their content, which `constants`
+    resolves; with `inline` all of them are written out. `output_names` name the results in the text
+    only.
 
     Args:
         graph: What is printed.

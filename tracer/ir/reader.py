@@ -1,7 +1,7 @@
 """Reading one line: names, types, attribute values. The counterpart of `literals`.
 
-Text is hostile until read: nothing is evaluated, every number is bounded, everything wrong is a `ParseError` that names the
-line and column.
+Text is hostile until read: nothing is evaluated, every number is bounded, everything wrong is a
+`ParseError` that names the line and column.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ class Reader:
         start, self.position = self.position, len(self.text)
         return self.text[start:]
 
-    # ---- sizes and types ---------------------------------------------------------------------------
+    # ---- sizes and types -------------------------------------------------------------------------
 
     def size(self) -> int | Dim:
-        """A size: a number, or an expression up to the next comma or bracket outside parentheses."""
+        """A size: a number or an expression, up to a comma or bracket outside parentheses."""
         start, depth, text = self.position, 0, self.text
         while self.position < len(text):
             sign = text[self.position]
@@ -170,7 +170,7 @@ class Reader:
             self.types[self.text[start : self.position]] = result
         return result
 
-    # ---- attributes --------------------------------------------------------------------------------
+    # ---- attributes ------------------------------------------------------------------------------
 
     def attribute(self, kind: Any) -> Any:
         """The value of an attribute of a declared kind."""
@@ -236,10 +236,10 @@ class Reader:
             self.fail("expected a number")
         return text
 
-    # ---- arrays ------------------------------------------------------------------------------------
+    # ---- arrays ----------------------------------------------------------------------------------
 
     def array(self) -> ArrayData:
-        """An array: its type, then its elements, or its bytes in base64, or the hash of its content."""
+        """An array: its type, then its elements, its bytes in base64, or its hash."""
         start = self.position
         type_ = self.type()
         shape = tuple(d for d in type_.shape if isinstance(d, int))
@@ -265,8 +265,8 @@ class Reader:
         found = self.constants.get(key)
         if found is None:
             self.fail(
-                f"the array {key} is not among the {len(self.constants)} given constants; pass those that "
-                f"tracer.ir.constants(graph) gave"
+                f"the array {key} is not among the {len(self.constants)} given constants; pass "
+                f"those that tracer.ir.constants(graph) gave"
             )
         if (found.dtype, found.shape) != (dtype, shape) or digest(found) != key:
             self.fail(f"the constant given for {key} has another type or other content")

@@ -21,7 +21,10 @@ Record = tuple[Any, ...]
 
 
 def equal(first: Graph, second: Graph) -> bool:
-    """Whether two graphs are the same: operators, attributes and constants bit by bit, types, names, scopes, sources, blocks."""
+    """Whether two graphs are the same in everything.
+
+    Operators, attributes and constants bit by bit, types, names, scopes, sources, blocks.
+    """
     if first is second:
         return True
     content = _Records(lambda a: (a.dtype, a.shape, a.data), origins=True)
@@ -30,9 +33,10 @@ def equal(first: Graph, second: Graph) -> bool:
 
 
 def fingerprint(graph: Graph, *, origins: bool = True) -> str:
-    """A hash of everything that `equal` compares; without `origins`, of what the graph computes only.
+    """A hash of everything that `equal` compares, the same in every process.
 
-    The same in every process. `origins=False` leaves out names, scopes, sources and gradient marks.
+    `origins=False` leaves out names, scopes, sources and gradient marks: what remains is what the
+    graph computes.
     """
     key = f"fingerprint {origins}"
     if key not in graph._cache:
@@ -77,7 +81,7 @@ class _Records:
         return _type(value.type)
 
     def _attribute(self, value: Any) -> Any:
-        """The value with its Python type, so that True, 1 and 1.0 are three things, and floats as their bits."""
+        """The value with its Python type (True, 1 and 1.0 are three things), floats as bits."""
         match value:
             case float():
                 return ("float", struct.pack("<d", value))

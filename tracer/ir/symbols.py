@@ -1,7 +1,7 @@
 """Where the values of symbolic sizes come from: the shapes of a graph's inputs.
 
-Whoever runs a graph on arrays of other sizes binds its symbols here; whoever exports one learns which axis of which input
-holds which symbol.
+Whoever runs a graph on arrays of other sizes binds its symbols here; whoever exports one learns
+which axis of which input holds which symbol.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from ops.types import Type, short
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The symbol's value is (size of an axis of an input - rest) / scale; `rest` has symbols of earlier places only."""
+    """The symbol's value is (size of an axis of an input - rest) / scale.
+
+    `rest` has only symbols whose places come earlier.
+    """
 
     input: int
     axis: int
@@ -26,7 +29,7 @@ class Place:
 
 
 def places(types: Sequence[Type]) -> dict[str, Place]:
-    """A place for every symbol that the shapes of inputs determine, each after those that it needs."""
+    """A place for every symbol that inputs' shapes determine, each after those that it needs."""
     result: dict[str, Place] = {}
     pending = list(_symbolic_axes(types))
     while pending:
@@ -92,8 +95,8 @@ def bind(
         count = shapes[place.input][place.axis] - rest
         if not isinstance(count, int) or count % place.scale or count // place.scale < 0:
             raise ShapeError(
-                f"{listed[place.input]} must be {short(types[place.input])} with some {symbol} >= 0, got shape "
-                f"{shapes[place.input]}"
+                f"{listed[place.input]} must be {short(types[place.input])} with some "
+                f"{symbol} >= 0, got shape {shapes[place.input]}"
             )
         result[symbol] = count // place.scale
     for name, type_, shape in zip(listed, types, shapes, strict=True):
@@ -104,7 +107,7 @@ def bind(
                     f"{s} = {result[s]}" for s in sorted(dims.symbols(type_.shape[axis]))
                 )
                 raise ShapeError(
-                    f"{name} must be {short(type_)}{f' with {bound}' if bound else ''}: axis {axis} should have size "
-                    f"{wanted}, got shape {shape}"
+                    f"{name} must be {short(type_)}{f' with {bound}' if bound else ''}: axis "
+                    f"{axis} should have size {wanted}, got shape {shape}"
                 )
     return result

@@ -1,7 +1,8 @@
 """The invariants of the IR, checked: what every pass may rely on and must leave behind.
 
-Every value is defined once, before it is used, and belongs to this graph; types are those that the operators infer;
-attributes are in normal form; blocks are closed. Messages show the line of the text.
+Every value is defined once, before it is used, and belongs to this graph; types are those that the
+operators infer; attributes are in normal form; blocks are closed. Messages show the line of the
+text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Graphs as ONNX models, in standard operators only.
 
-The one package that knows the format; `onnx` itself is imported when something is exported. Must not know how graphs are
-transformed or compiled.
+The one package that knows the format; `onnx` itself is imported when something is exported. Must
+not know how graphs are transformed or compiled.
 """
 
 from __future__ import annotations

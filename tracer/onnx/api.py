@@ -20,15 +20,18 @@ from tracer.ir.symbols import bind
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-# Opsets that the exporter writes, and the one it writes unless asked otherwise: recent, and read by runtimes for some years.
+# Opsets that the exporter writes, and the one it writes unless asked otherwise: recent, and read by
+# runtimes for some years.
 OPSETS = range(17, 24)
 DEFAULT_OPSET = 21
 
 
 @dataclass(frozen=True, slots=True)
 class Exportable:
-    """What is exported: a graph whose first inputs are the state (parameters and buffers, as in a state_dict), the values of
-    that state by input name, and names for the results (those of the function, then the new state)."""
+    """What is exported: a graph whose first inputs are the state (parameters and buffers, as in a
+    state_dict), the values of that state by input name, and names for the results (those of the
+    function, then the new state).
+    """
 
     graph: Graph
     initializers: Mapping[str, Any] = field(default_factory=dict)
@@ -36,7 +39,8 @@ class Exportable:
 
 
 def to_graph(target: Any, args: Any = None, dynamic_shapes: Any = None) -> Exportable:
-    """What a target is as a graph. Graphs are themselves; their sizes are as symbolic as they were recorded.
+    """What a target is as a graph. Graphs are themselves; their sizes are as symbolic as they were
+    recorded.
 
     Raises:
         ExportError: The target is none that can be exported, or the arguments do not fit it.
@@ -45,8 +49,8 @@ def to_graph(target: Any, args: Any = None, dynamic_shapes: Any = None) -> Expor
     if isinstance(target, Graph):
         if dynamic_shapes:
             raise ExportError(
-                "a graph's sizes are fixed when it is recorded; record it with symbolic sizes instead of passing "
-                "dynamic_shapes"
+                "a graph's sizes are fixed when it is recorded; record it with symbolic sizes "
+                "instead of passing dynamic_shapes"
             )
         _check_arguments(target, args)
         return Exportable(target)
@@ -86,8 +90,8 @@ def export_graph(
         initializers: Values of inputs, by name, that become part of the model.
 
     Raises:
-        ExportError: An operator has no ONNX form, or the names or values do not fit; the message has the line of the
-            user's code.
+        ExportError: An operator has no ONNX form, or the names or values do not fit; the message
+            has the line of the user's code.
 
     """
     if opset not in OPSETS:
@@ -138,7 +142,8 @@ def export(
         The model.
 
     Raises:
-        ExportError: Something has no ONNX form, or the file cannot be written. No partial file is left.
+        ExportError: Something has no ONNX form, or the file cannot be written. No partial file is
+            left.
 
     """
     if dynamic_shapes is not None and dynamic_axes is not None:
@@ -167,7 +172,8 @@ def _renamed(
 ) -> tuple[Graph, dict[str, Any]]:
     if len(names) != len(graph.inputs) or len(set(names)) != len(names):
         raise ExportError(
-            f"input_names must be {len(graph.inputs)} different names, one for each input, got {names}"
+            f"input_names must be {len(graph.inputs)} different names, one for each input, "
+            f"got {names}"
         )
     new = dict(zip(graph.input_names, names, strict=True))
     renamed = replace(graph, input_names=names, _cache={})

@@ -17,6 +17,7 @@ from ops.operator import TABLE, Application, ArrayData, RuleBuilder
 from ops.types import Shape, Type, dtype_name, is_floating, is_integer, numpy_dtype
 from tracer.graph import NOWHERE, Origin
 from tracer.onnx.dtypes import Detour, detour
+from tracer.onnx.reductions import EXTREMES, limit, reduce
 from tracer.onnx.schemas import Schema, bind, output_dtypes, schema
 from tracer.onnx.sizes import Sizes
 from tracer.onnx.values import Initializer, OnnxNode, OnnxValue, Subgraph
@@ -28,8 +29,9 @@ _SUFFIXES = ("_i", "_f", "_s", "_t")
 class OnnxBuilder(RuleBuilder):
     """Builds a model at one opset.
 
-    Beside `op` and the sugar of all rule builders: `scalar`, `like`, `array`, `ints` give constants, `shape` and `size` sizes
-    that may be symbolic, `cast` changes the element type, `reduction` builds a reduction over axes, `block` a subgraph.
+    Beside `op` and the sugar of all rule builders: `scalar`, `like`, `array`, `ints` give
+    constants, `shape` and `size` sizes that may be symbolic, `cast` changes the element type,
+    `reduction` builds a reduction over axes, `block` a subgraph.
     """
 
     def __init__(self, opset: int) -> None:
@@ -42,10 +44,11 @@ class OnnxBuilder(RuleBuilder):
         self.sizes: Sizes | None = None
         self.export_block: Callable[[Any, Sequence[OnnxValue]], Subgraph] | None = None
 
-    # ---- nodes ---------------------------------------------------------------------------------
+    # ---- nodes -----------------------------------------------------------------------------------
 
     def op(self, name: str, *inputs: Any, outputs: int = 1, **attrs: Any) -> Any:
-        """An ONNX operator: one value, or a tuple if `outputs` is not 1. Python numbers become constants.
+        """An ONNX operator: one value, or a tuple if `outputs` is not 1. Python numbers become
+        constants.
 
         Attributes have ONNX's names; the suffixes _i, _f, _s and _t may be added.
         """
@@ -73,7 +76,7 @@ class OnnxBuilder(RuleBuilder):
         self.nodes.append(OnnxNode(name, given, results, attributes, self.origin))
         parameters = [found.outputs[min(k, len(found.outputs) - 1)] for k in range(outputs)]
         results = tuple(
-            self._back(value, dtype, wide.get(parameter))
+            self._back(name, value, dtype, wide.get(parameter))
             for value, dtype, parameter in zip(results, narrow, parameters, strict=True)
         )
         return results[0] if outputs == 1 else results
@@ -100,14 +103,15 @@ class OnnxBuilder(RuleBuilder):
             if name not in found.attributes:
                 known = ", ".join(found.attributes) or "none"
                 raise ExportError(
-                    f"ONNX's {found.name} has no attribute {key!r} at opset {self.opset}; it has: {known}"
+                    f"ONNX's {found.name} has no attribute {key!r} at opset {self.opset}; it "
+                    f"has: {known}"
                 )
             if isinstance(value, Dim) or (
                 isinstance(value, tuple | list) and any(isinstance(v, Dim) for v in value)
             ):
                 raise ExportError(
-                    f"the attribute {key} of ONNX's {found.name} cannot depend on a symbolic size ({value}); "
-                    f"export with fixed sizes"
+                    f"the attribute {key} of ONNX's {found.name} cannot depend on a symbolic size "
+                    f"({value}); export with fixed sizes"
                 )
             result[name] = value
         return result
@@ -150,9 +154,13 @@ class OnnxBuilder(RuleBuilder):
             x = self._emit("Add", (x, self.like(1 << 63, x)), x.dtype, x.shape)
         return self._cast(x, way.dtype)
 
-    def _back(self, x: OnnxValue, dtype: str, way: Detour | None) -> OnnxValue:
+    def _back(self, name: str, x: OnnxValue, dtype: str, way: Detour | None) -> OnnxValue:
         if way is None or x.dtype == dtype:
             return x
+        if dtype == "int16" and name in EXTREMES:
+            # The extreme of nothing is the bound of the type that the node ran in.
+            bound = self.constant(limit(dtype, name), x.dtype)
+            x = self._emit(EXTREMES[name], (x, bound), x.dtype, x.shape)
         x = self._cast(x, dtype)
         if way.flipped:
             x = self._emit("Add", (x, self.like(1 << 63, x)), x.dtype, x.shape)
@@ -220,7 +228,7 @@ class OnnxBuilder(RuleBuilder):
         finally:
             self.nodes, self.origin = nodes, origin
 
-    # ---- what many rules need ----------------------------------------------------------------------
+    # ---- what many rules need --------------------------------------------------------------------
 
     def expand(self, x: OnnxValue, shape: Sequence[int | Dim]) -> OnnxValue:
         """x broadcast to a shape."""
@@ -239,8 +247,8 @@ class OnnxBuilder(RuleBuilder):
     def cast(self, x: OnnxValue, dtype: str) -> OnnxValue:
         """x converted, as the operator Cast does it: floats to integers saturate, and NaN gives 0.
 
-        ONNX leaves both undefined, so they are built before the conversion. Where all values are known to be in range,
-        `g.op("Cast", x, to=dtype)` is enough.
+        ONNX leaves both undefined, so they are built before the conversion. Where all values are
+        known to be in range, `g.op("Cast", x, to=dtype)` is enough.
         """
         if not (is_floating(x.dtype) and is_integer(dtype)):
             return self._cast(x, dtype)
@@ -261,36 +269,17 @@ class OnnxBuilder(RuleBuilder):
         return result
 
     def reduction(self, name: str, n: Application, **attrs: Any) -> OnnxValue:
-        """A reduction of the first input over the attribute `axes`, which is an input or an attribute by opset."""
+        """A reduction of the first input over the attribute `axes`."""
         return self.reduce(name, n.x, n.attrs.axes, n.attrs.keepdims, **attrs)
 
     def reduce(
         self, name: str, x: OnnxValue, axes: Sequence[int], keepdims: bool, **attrs: Any
     ) -> OnnxValue:
-        """A reduction of x over axes. Over none, it is applied to every element by itself."""
-        rank = None if x.shape is None else len(x.shape)
-        axes = tuple(a % rank for a in axes) if rank else tuple(axes)
-        if not axes and name in _KEEP_SINGLE:
-            return x
-        if not axes:
-            # No axes would mean all of them: add one of size 1 and reduce that.
-            x, axes, keepdims = self.op("Unsqueeze", x, self.ints((-1,))), (-1,), False
-        if "axes" in schema(name, self.opset).attributes:
-            result: OnnxValue = self.op(name, x, axes=axes, keepdims=keepdims, **attrs)
-        else:
-            result = self.op(name, x, self.ints(axes), keepdims=keepdims, **attrs)
-        if x.shape is not None and rank and all(a >= 0 for a in axes):
-            result.shape = tuple(
-                1 if k in axes else d for k, d in enumerate(x.shape) if keepdims or k not in axes
-            )
-        return result
+        """A reduction of x over axes, with NaN and empty axes as this project has them."""
+        return reduce(self, name, x, axes, keepdims, attrs)
 
     def block(self, graph: Any, inputs: Sequence[OnnxValue]) -> Subgraph:
         """A closed graph as a subgraph, its inputs being values of the model around it."""
         if self.export_block is None:
             raise ExportError("blocks are exported inside a model only")
         return self.export_block(graph, inputs)
-
-
-# Reductions of one element that give this element.
-_KEEP_SINGLE = frozenset(("ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceMean"))

@@ -1,8 +1,8 @@
 """Element types in ONNX, and what to do where an operator has no kernel for one.
 
-ONNX's operators are defined for more element types than ONNX Runtime's CPU provider has kernels for.
-Where it has none, the node runs in another type that gives the same result, and its result is cast
-back. `kernels` is the list of what is missing.
+ONNX's operators are defined for more element types than ONNX Runtime's CPU provider has kernels
+for. Where it has none, the node runs in another type that gives the same result, and its result is
+cast back. `kernels` is the list of what is missing.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ELEMENT_TYPE: dict[str, int] = {
 _SCHEMA_NAME = {"float32": "float", "float64": "double"}
 FROM_SCHEMA = {f"tensor({_SCHEMA_NAME.get(d, d)})": d for d in ELEMENT_TYPE}
 
-# Types that hold every value of a type, the cheapest first. Arithmetic that wraps around in the wide type and is cut down
-# to the narrow one has wrapped around in the narrow one.
+# Types that hold every value of a type, the cheapest first. Arithmetic that wraps around in the
+# wide type and is cut down to the narrow one has wrapped around in the narrow one.
 _WIDER = {
     "bool": ("uint8", "int32"),
     "int8": ("int32", "int64"),
@@ -48,8 +48,8 @@ _WIDER = {
     "float32": ("float64",),
 }
 
-# Operators whose result depends on the order of values. As int64, a uint64 keeps its bits but not its
-# place, unless its highest bit is flipped.
+# Operators whose result depends on the order of values. As int64, a uint64 keeps its bits but not
+# its place, unless its highest bit is flipped.
 _ORDERED = frozenset(("ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "TopK"))
 # Operators whose result is right modulo 2**64, or that only move values.
 _MODULAR = frozenset(
@@ -59,7 +59,9 @@ _MODULAR = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """The element type in which a node runs instead; `flipped`: a uint64 as int64 with its highest bit flipped."""
+    """The element type in which a node runs instead; `flipped`: a uint64 as int64 with its highest
+    bit flipped.
+    """
 
     dtype: str
     flipped: bool = False

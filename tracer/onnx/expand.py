@@ -3,7 +3,8 @@
     %1 : Float(3) = Silu(%x)      becomes      %1 : Float(3) = Sigmoid(%x)
                                                %2 : Float(3) = Mul(%x, %1)
 
-Safe because a composite's decomposition is its definition for everything but its own reference. Must not know the format.
+Safe because a composite's decomposition is its definition for everything but its own reference.
+Must not know the format.
 """
 
 from __future__ import annotations

@@ -108,7 +108,9 @@ class _Exporter:
     # ---- results ---------------------------------------------------------------------------------
 
     def _outputs(self, label: Mapping[Value, str]) -> list[OnnxValue]:
-        """The results under their names: through Identity where they are inputs, constants, or returned twice."""
+        """The results under their names: through Identity where they are inputs, constants, or
+        returned twice.
+        """
         made = {v for node in self.g.nodes for v in node.outputs}
         results: list[OnnxValue] = []
         for position, value in enumerate(self.graph.outputs):
@@ -231,7 +233,7 @@ def _initializer(value: OnnxValue, given: Any, type_: Type) -> Initializer:
 
 
 def _located(node: Node, error: TracerError) -> ExportError:
-    """The error with the operator and the user's line, unless a node in a block gave them already."""
+    """The error with operator and user's line, unless a node in a block gave them already."""
     if isinstance(error, ExportError) and error.__cause__ is not None:
         return error
     at = f" (at {node.origin.source})" if node.origin.source else ""

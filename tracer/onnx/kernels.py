@@ -1,8 +1,9 @@
 """Which kernels ONNX Runtime's CPU provider lacks: data, read from its registry (onnxruntime 1.32).
 
-A key is an operator, with the schema's type parameter after a dot unless that is T. Listed are element
-types that the schema has at some opset from 17 to 23 and the provider lacks. A test compares this table
-with the registry of the installed runtime. Operators that are not here have all their kernels.
+A key is an operator, with the schema's type parameter after a dot unless that is T. Listed are
+element types that the schema has at some opset from 17 to 23 and the provider lacks. A test
+compares this table with the registry of the installed runtime. Operators that are not here have all
+their kernels.
 """
 
 from __future__ import annotations
@@ -106,12 +107,22 @@ MISSING: dict[str, str] = {
     "Where": "bool int16 uint16 uint64 float16 bfloat16",
 }
 
-# There are kernels, but they add up in float64: sums over 2**53 lose digits and do not wrap around.
-# In int64 they reach that far, and cutting down to 32 bits wraps around.
-INEXACT: dict[str, str] = {"ReduceProd": "int32", "ReduceSum": "int32"}
+# Kernels that are there, but give errors or wrong results: sums and products of integers are taken
+# in float64 and saturate (in int64 they reach further, and wrap around when cut down), halves are
+# not scattered with a reduction, and bools have no extreme of nothing.
+UNFIT: dict[str, str] = {
+    "ReduceMax": "bool",
+    "ReduceMin": "bool",
+    "ReduceProd": "int32",
+    "ReduceSum": "int32",
+    "ScatterElements": "float16 bfloat16",
+    "ScatterND": "float16 bfloat16",
+}
 
 
 def has_kernel(operator: str, parameter: str, dtype: str) -> bool:
-    """Whether the provider runs an operator with this element type for a type parameter, and exactly."""
+    """Whether the provider runs an operator with this element type for a type parameter, and
+    rightly.
+    """
     key = operator if parameter == "T" else f"{operator}.{parameter}"
-    return all(dtype not in table.get(key, "").split() for table in (MISSING, INEXACT))
+    return all(dtype not in table.get(key, "").split() for table in (MISSING, UNFIT))

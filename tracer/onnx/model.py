@@ -37,8 +37,8 @@ def build_model(
     size = sum(len(i.data) for i in initializers)
     if size > _MOST_BYTES:
         raise ExportError(
-            f"the model would have {size / 2**30:.1f} GiB of parameters and constants, the format takes 2; "
-            "export without parameters (export_params=False)"
+            f"the model would have {size / 2**30:.1f} GiB of parameters and constants, the format "
+            "takes 2; export without parameters (export_params=False)"
         )
     nodes = _needed(g.nodes, outputs)
     used = _used_values(nodes, outputs)

@@ -15,7 +15,8 @@ import onnx
 from ops.errors import ExportError
 from tracer.onnx.dtypes import FROM_SCHEMA
 
-# Outputs whose element type an attribute names, and what they are without it ("": like the first input).
+# Outputs whose element type an attribute names, and what they are without it ("": like the first
+# input).
 _BY_ATTRIBUTE = {
     "Cast": ("to", ""),
     "Bernoulli": ("dtype", ""),
@@ -30,7 +31,9 @@ _BY_ATTRIBUTE = {
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What is asked of an operator's schema. `inputs` and `outputs` are type parameters or fixed element types."""
+    """What is asked of an operator's schema. `inputs` and `outputs` are type parameters or fixed
+    element types.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -78,7 +81,9 @@ def schema(operator: str, opset: int) -> Schema:
 
 
 def _number(kind: Any) -> int:
-    """An attribute's kind as the number in protobufs; its type stub does not know that it is an enumeration."""
+    """An attribute's kind as the number in protobufs; its type stub does not know that it is an
+    enumeration.
+    """
     return int(kind.value)
 
 

@@ -18,7 +18,9 @@ from tracer.onnx.values import OnnxValue
 
 
 class Sizes:
-    """Sizes of one model. `g` is a builder whose nodes come first; all values here are 1-D int64 of one element or more."""
+    """Sizes of one model. `g` is a builder whose nodes come first; all values here are 1-D int64 of
+    one element or more.
+    """
 
     def __init__(self, g: Any, inputs: list[OnnxValue], places: dict[str, Place]) -> None:
         self.g = g
@@ -117,7 +119,8 @@ class Sizes:
         place = self.places.get(name)
         if place is None:
             raise ExportError(
-                f"the size {name} cannot be known when the model runs: no input's shape determines it"
+                f"the size {name} cannot be known when the model runs: no input's shape "
+                "determines it"
             )
         source = self.inputs[place.input]
         size: OnnxValue = self.g.op("Shape", source, start=place.axis, end=place.axis + 1)

@@ -15,7 +15,9 @@ from tracer.graph import NOWHERE, Origin
 
 @dataclass(slots=True, eq=False)
 class OnnxValue:
-    """A value of the model. Its shape is unknown inside rules that build with operators that only ONNX has."""
+    """A value of the model. Its shape is unknown inside rules that build with operators that only
+    ONNX has.
+    """
 
     dtype: str
     shape: Shape | None = None
