@@ -1,8 +1,8 @@
 """Elements at computed indices along an axis: reading them, adding to them, one-hot rows.
 
 Indices are integers of any type; negative ones count from the end. One that is out of range is an error where the program
-runs. In an addition every element is rounded to the element type, in row-major order of the updates, so that equal indices
-add up the same way everywhere.
+runs. In an addition the updates come in row-major order, each rounded to the element type, so that equal indices add up the
+same way everywhere.
 """
 
 from __future__ import annotations
@@ -86,9 +86,13 @@ def _gather_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> t
     return _taken(attrs["axis"], types[0].rank, types[1])
 
 
-def _gather_vjp(g: Any, n: Application) -> Any:
-    zeros = g.zeros(n.x.type)
-    return g.IndexAdd(zeros, n.inputs[1], n.dy, axis=n.attrs.axis), None
+def _added_up(g: Any, name: str, n: Application) -> Any:
+    """The cotangent of what was read: dy added to zeros at the indices. Half types add up in float32."""
+    dtype = n.x.type.dtype
+    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    zeros = g.zeros(n.x.type.with_dtype(wide))
+    total = g.op(name, zeros, n.inputs[1], g.cast(n.dy, wide), axis=n.attrs.axis)
+    return g.cast(total, dtype), None
 
 
 _FLOAT = Type("float32", (2, 3))
@@ -99,7 +103,7 @@ _AXIS_0, _AXIS_1 = {"axis": 0}, {"axis": 1}
     "Gather",
     type_rule=_gather_type,
     compute=Gather(_gather_indices),
-    vjp=_gather_vjp,
+    vjp=lambda g, n: _added_up(g, "IndexAdd", n),
     onnx=lambda g, n: g.op("Gather", n.x, _int64(g, n.inputs[1]), axis=n.attrs.axis),
     samples=(
         Sample((Input((5, 4)), Input((3,), "int64", values=(4, 0, 4))), _AXIS_0),
@@ -148,7 +152,15 @@ def _index_add_onnx(g: Any, n: Application) -> Any:
     places = g.op("Reshape", _int64(g, indices), g.shape(line), allowzero=1)
     places = g.op("Expand", places, g.shape(flat))
     values = g.op("Reshape", updates, g.shape(flat), allowzero=1)
-    return g.op("ScatterElements", x, places, values, axis=axis, reduction="add")
+    return _scattered(g, x, places, values, axis)
+
+
+def _scattered(g: Any, x: Any, places: Any, values: Any, axis: int) -> Any:
+    """ONNX's ScatterElements, which runtimes lack for half types."""
+    dtype = x.type.dtype
+    if dtype in ("float16", "bfloat16"):
+        x, values = g.cast(x, "float32"), g.cast(values, "float32")
+    return g.cast(g.op("ScatterElements", x, places, values, axis=axis, reduction="add"), dtype)
 
 
 @operator(
@@ -171,6 +183,7 @@ def _index_add_onnx(g: Any, n: Application) -> Any:
         Sample(
             (Input((3,)), Input((40,), "uint8", values=(1, 2) * 20), Input((40,), special=True)),
             _AXIS_0,
+            dtypes=(*INTEGERS, "float32", "float64"),
             gradient=False,
         ),
     ),
@@ -232,16 +245,11 @@ def _element_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> 
     )
 
 
-def _elements_vjp(g: Any, n: Application) -> Any:
-    zeros = g.zeros(n.x.type)
-    return g.ScatterAdd(zeros, n.inputs[1], n.dy, axis=n.attrs.axis), None
-
-
 @operator(
     "GatherElements",
     type_rule=_elements_type,
     compute=Gather(_element_indices),
-    vjp=_elements_vjp,
+    vjp=lambda g, n: _added_up(g, "ScatterAdd", n),
     onnx=lambda g, n: g.op("GatherElements", n.x, _int64(g, n.inputs[1]), axis=n.attrs.axis),
     samples=(
         Sample((Input((3, 4)), Input((3, 2), "int64", values=(3, 0, -1, 1, 2, 2))), _AXIS_1),
@@ -284,9 +292,7 @@ def _scatter_type(x: Type, indices: Type, updates: Type, *, axis: int) -> Type:
 
 def _scatter_onnx(g: Any, n: Application) -> Any:
     x, indices, updates = n.inputs
-    return g.op(
-        "ScatterElements", x, _int64(g, indices), updates, axis=n.attrs.axis, reduction="add"
-    )
+    return _scattered(g, x, _int64(g, indices), updates, n.attrs.axis)
 
 
 @operator(
@@ -312,6 +318,7 @@ def _scatter_onnx(g: Any, n: Application) -> Any:
         Sample(
             (Input((3,)), Input((40,), "int64", values=(1, -1) * 20), Input((40,), special=True)),
             _AXIS_0,
+            dtypes=(*INTEGERS, "float32", "float64"),
             gradient=False,
         ),
     ),

@@ -19,21 +19,26 @@ from ops.operator import (
     ZeroGradient,
     operator,
 )
-from ops.reductions import REDUCTION_ERRORS, REDUCTION_SAMPLES, SPECIAL_SAMPLES, keep, lane, single
-from ops.types import DTYPES, Type, is_floating, normalize_axes, short
+from ops.reductions import REDUCTION_ERRORS, REDUCTION_SAMPLES, all_onnx, any_onnx, keep, lane, single
+from ops.types import DTYPES, FLOATING, Type, is_floating, normalize_axes, short
 
 Array = np.ndarray[Any, Any]
 
 # Finite differences must not straddle a tie, so gradients are compared where all elements differ; ties have tests of their own.
 _SAMPLES = (
     *REDUCTION_SAMPLES,
-    *SPECIAL_SAMPLES,
+    Sample((Input((4, 33), special=True),), {"axes": (1,), "keepdims": False}, gradient=False),
     Sample(
         (Input((2, 4), values=(1, 3, 3, 0, 2, 2, 2, 1)),),
         {"axes": (1,), "keepdims": False},
         gradient=False,
     ),
-    Sample((Input((3, 0)),), {"axes": (1,), "keepdims": False}, gradient=False),
+    Sample(
+        (Input((3, 0)),),
+        {"axes": (1,), "keepdims": False},
+        dtypes=(*FLOATING, "bool", "int32", "int64", "uint8"),
+        gradient=False,
+    ),
 )
 
 
@@ -68,6 +73,21 @@ def extremum_vjp(g: Any, n: Application) -> Any:
     return (g.Where(hit, g.cast(share, n.x.type.dtype), g.like(0, n.x)),)
 
 
+def _extremum_onnx(name: str) -> Rule:
+    """ONNX says nothing about NaN, so NaNs are searched for beside; and it counts bools."""
+
+    def rule(g: Any, n: Application) -> Any:
+        dtype = n.x.type.dtype
+        if dtype == "bool":
+            return (any_onnx if name == "ReduceMax" else all_onnx)(g, n.x, n)
+        found = g.reduction(name, n)
+        if not is_floating(dtype):
+            return found
+        return g.op("Where", any_onnx(g, g.op("IsNaN", n.x), n), g.like(np.nan, n.x), found)
+
+    return rule
+
+
 def _extremum(x: Array, axes: Ints, keepdims: bool, largest: bool) -> Array:
     axes = normalize_axes(axes, x.ndim)
     if not axes:
@@ -85,7 +105,7 @@ def _extremum(x: Array, axes: Ints, keepdims: bool, largest: bool) -> Array:
     type_rule=rules.reduction,
     compute=Reduction(_folding("maximum", "|", largest=True)),
     vjp=extremum_vjp,
-    onnx=lambda g, n: g.reduction("ReduceMax", n),
+    onnx=_extremum_onnx("ReduceMax"),
     samples=_SAMPLES,
     errors=REDUCTION_ERRORS,
     dtypes=DTYPES,
@@ -100,7 +120,7 @@ def reduce_max(x: Array, *, axes: Ints, keepdims: bool) -> Array:
     type_rule=rules.reduction,
     compute=Reduction(_folding("minimum", "&", largest=False)),
     vjp=extremum_vjp,
-    onnx=lambda g, n: g.reduction("ReduceMin", n),
+    onnx=_extremum_onnx("ReduceMin"),
     samples=_SAMPLES,
     errors=REDUCTION_ERRORS,
     dtypes=DTYPES,
@@ -158,10 +178,9 @@ def _position_onnx(name: str) -> Rule:
         found = g.op(name, x, axis=axis, keepdims=keepdims)
         if not is_floating(n.x.type.dtype):
             return found
-        nans = g.cast(g.op("IsNaN", x), "int32")
-        any_nan = g.op("ReduceMax", nans, g.ints((axis,)), keepdims=keepdims)
-        first_nan = g.op("ArgMax", nans, axis=axis, keepdims=keepdims)
-        return g.op("Where", g.cast(any_nan, "bool"), first_nan, found)
+        nan = g.op("IsNaN", x)
+        first_nan = g.op("ArgMax", g.cast(nan, "int32"), axis=axis, keepdims=keepdims)
+        return g.op("Where", any_onnx(g, nan, n), first_nan, found)
 
     return rule
 

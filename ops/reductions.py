@@ -5,6 +5,7 @@ Largest and smallest are in `reduce_extremes.py`, means in `statistics.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,14 @@ REDUCTION_SAMPLES = (
     Sample((Input((0, 3)),), {"axes": (1,), "keepdims": False}),
 )
 EMPTY_SAMPLES = (Sample((Input((3, 0)),), {"axes": (1,), "keepdims": False}),)
+# Integers that overflow have a test of their own: runtimes of ONNX sum integers as floats.
 SPECIAL_SAMPLES = (
-    Sample((Input((4, 33), special=True),), {"axes": (1,), "keepdims": False}, gradient=False),
+    Sample(
+        (Input((4, 33), special=True),),
+        {"axes": (1,), "keepdims": False},
+        dtypes=FLOATING,
+        gradient=False,
+    ),
 )
 REDUCTION_ERRORS = (
     ErrorSample(
@@ -157,10 +164,16 @@ def _product_vjp(g: Any, n: Application) -> Any:
     compute=Reduction(_product_folding),
     vjp=_product_vjp,
     onnx=lambda g, n: g.reduction("ReduceProd", n),
-    samples=REDUCTION_SAMPLES
-    + EMPTY_SAMPLES
-    + SPECIAL_SAMPLES
-    + (
+    samples=(
+        *(replace(s, dtypes=FLOATING) for s in REDUCTION_SAMPLES),
+        *EMPTY_SAMPLES,
+        Sample(
+            (Input((4, 3), values=(1, np.nan, 2, np.inf, -1, 3, 0, 2, np.inf, 0, 2, 6)),),
+            {"axes": (1,), "keepdims": False},
+            dtypes=FLOATING,
+            gradient=False,
+        ),
+        Sample((Input((3, 2), values=(3, -4, 0, 5, 11, 7)),), {"axes": (1,), "keepdims": False}),
         Sample(
             (Input((3, 4), values=(2, 0, -1.5, 3, 0, 2, 0, 5, 0, 0, 0, 2)),),
             {"axes": (1,), "keepdims": False},
@@ -184,16 +197,14 @@ def _boolean(x: Type, *, axes: Ints, keepdims: bool) -> Type:
     return rules.reduction(x, axes=axes, keepdims=keepdims)
 
 
-def _logic_onnx(name: str) -> Any:
-    """ONNX reduces bools as integers."""
+def any_onnx(g: Any, x: Any, n: Application) -> Any:
+    """Whether anything of x over the axes is True: ONNX counts."""
+    return g.cast(g.reduce("ReduceSum", g.cast(x, "int32"), n.attrs.axes, n.attrs.keepdims), "bool")
 
-    def rule(g: Any, n: Application) -> Any:
-        axes = g.ints(normalize_axes(n.attrs.axes, n.x.type.rank))
-        whole = g.cast(n.x, "int32")
-        reduced = g.op(name, whole, axes, keepdims=int(n.attrs.keepdims), noop_with_empty_axes=1)
-        return g.cast(reduced, "bool")
 
-    return rule
+def all_onnx(g: Any, x: Any, n: Application) -> Any:
+    """Whether all of x over the axes is True."""
+    return g.op("Not", any_onnx(g, g.op("Not", x), n))
 
 
 _LOGIC_SAMPLES = (
@@ -224,7 +235,7 @@ _LOGIC_ERRORS = (
         lambda x, result: single("any", x, result, "bool", "False", "{a} | {b}", exact=True)
     ),
     vjp=ZeroGradient(),
-    onnx=_logic_onnx("ReduceMax"),
+    onnx=lambda g, n: any_onnx(g, n.x, n),
     samples=_LOGIC_SAMPLES,
     errors=_LOGIC_ERRORS,
     dtypes=("bool",),
@@ -241,7 +252,7 @@ def reduce_any(x: Array, *, axes: Ints, keepdims: bool) -> Array:
         lambda x, result: single("all", x, result, "bool", "True", "{a} & {b}", exact=True)
     ),
     vjp=ZeroGradient(),
-    onnx=_logic_onnx("ReduceMin"),
+    onnx=lambda g, n: all_onnx(g, n.x, n),
     samples=_LOGIC_SAMPLES,
     errors=_LOGIC_ERRORS,
     dtypes=("bool",),

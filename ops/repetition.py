@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ops import dims
 from ops.compute import Composite
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
@@ -81,13 +80,24 @@ def _repeat_type(x: Type, *, repeats: Size, axis: int) -> Type:
     return Type(x.dtype, (*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]), x.weak)
 
 
-def _repeat_rule(g: Any, n: Application) -> Any:
+def _repeat_shapes(n: Application) -> tuple[Sizes, Sizes, Sizes]:
+    """x's shape with an axis of size 1 behind the repeated one; repetitions along each of these axes; the result's shape."""
     shape, repeats = n.x.type.shape, n.attrs.repeats
     axis = normalize_axis(n.attrs.axis, len(shape))
     column = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    wide = (*shape[: axis + 1], repeats, *shape[axis + 1 :])
-    whole = (*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])
+    counts = tuple(repeats if k == axis + 1 else 1 for k in range(len(column)))
+    return column, counts, (*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])
+
+
+def _repeat_rule(g: Any, n: Application) -> Any:
+    column, counts, whole = _repeat_shapes(n)
+    wide = tuple(d * c for d, c in zip(column, counts, strict=True))
     return g.reshape(g.expand(g.reshape(n.x, column), wide), whole)
+
+
+def _repeat_onnx(g: Any, n: Application) -> Any:
+    column, counts, whole = _repeat_shapes(n)
+    return g.reshape(g.op("Tile", g.reshape(n.x, column), g.shape(counts)), whole)
 
 
 @operator(
@@ -95,7 +105,7 @@ def _repeat_rule(g: Any, n: Application) -> Any:
     type_rule=_repeat_type,
     compute=Composite(_repeat_rule),
     vjp=Derived(),
-    onnx=Expanded(),
+    onnx=_repeat_onnx,
     samples=(
         Sample((Input((3, 4)),), {"repeats": 2, "axis": 0}),
         Sample((Input((2, 3)),), {"repeats": 3, "axis": -1}),
@@ -128,15 +138,14 @@ def _roll_rule(g: Any, n: Application) -> Any:
     for shift, axis in zip(n.attrs.shifts, n.attrs.axes, strict=True):
         axis = normalize_axis(axis, x.type.rank)
         size = x.type.shape[axis]
-        divisor = dims.maximum(size, 1)
-        shift = shift - (shift // divisor) * divisor
         if isinstance(size, int) and isinstance(shift, int):
+            shift = shift % max(size, 1)
             if shift:
                 parts = part(g, x, axis, size - shift, shift), part(g, x, axis, 0, size - shift)
                 x = g.Concat(*parts, axis=axis)
         else:
-            places = g.Sub(g.Iota(shape=(size,), axis=0, dtype="int64"), g.size(shift))
-            x = g.Gather(x, places, axis=axis)  # negative places count from the end
+            place = g.Sub(g.Iota(shape=(size,), axis=0, dtype="int64"), g.size(shift))
+            x = g.Gather(x, g.Remainder(place, g.size(size)), axis=axis)
     return x
 
 
@@ -213,12 +222,18 @@ def _border_rule(g: Any, n: Application) -> Any:
     return x
 
 
+def _border_onnx(g: Any, n: Application) -> Any:
+    if n.x.type.rank == 0:
+        return n.x
+    return g.op("Pad", n.x, g.shape(n.attrs.pads), mode=n.attrs.mode)
+
+
 @operator(
     "PadBorder",
     type_rule=_border_type,
     compute=Composite(_border_rule),
     vjp=Derived(),
-    onnx=lambda g, n: g.op("Pad", n.x, g.shape(n.attrs.pads), mode=n.attrs.mode),
+    onnx=_border_onnx,
     samples=(
         Sample((Input((3, 4)),), {"pads": (1, 2, 2, 3), "mode": "reflect"}),
         Sample((Input((3, 4)),), {"pads": (0, 2, 5, 0), "mode": "edge"}),

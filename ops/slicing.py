@@ -197,6 +197,8 @@ def _pad_vjp(g: Any, n: Application) -> Any:
 
 
 def _pad_onnx(g: Any, n: Application) -> Any:
+    if n.x.type.rank == 0:
+        return n.x
     if not n.attrs.pads:
         return n.x  # 0-d: ONNX Runtime refuses to pad it
     return g.op("Pad", n.x, g.shape(n.attrs.pads), g.like(n.attrs.value, n.x), mode="constant")

@@ -79,7 +79,15 @@ def _mean_vjp(g: Any, n: Application) -> Any:
     compute=Composite(lambda g, n: _result(g, mean(g, n.x, n.attrs.axes), n)),
     vjp=_mean_vjp,
     onnx=lambda g, n: g.reduction("ReduceMean", n),
-    samples=REDUCTION_SAMPLES + EMPTY_SAMPLES + SPECIAL_SAMPLES,
+    samples=(
+        *REDUCTION_SAMPLES,
+        *EMPTY_SAMPLES,
+        Sample(
+            (Input((4, 3), values=(1, np.nan, 2, np.inf, 1, 3, -np.inf, 2, np.inf, 1, 2, 6)),),
+            {"axes": (1,), "keepdims": False},
+            gradient=False,
+        ),
+    ),
     errors=_ERRORS,
     dtypes=FLOATING,
 )

@@ -43,6 +43,7 @@ def _triangle_text(types: Sequence[Type], result: Type, attrs: Attributes) -> st
         Sample((Input((2, 5, 3)),), {"upper": False, "k": 1}),
         Sample((Input((2, 3)),), {"upper": False, "k": -7}),
         Sample((Input((0, 3)),), {"upper": True}),
+        Sample((Input((1, 1)),), {"upper": True, "k": 1}),
         Sample((Input((4, 6), layout="strided"),), {"upper": False, "k": 2}),
         Sample((Input((5, 6), special=True),), {"upper": True, "k": 1}, gradient=False),
     ),
