@@ -12,18 +12,14 @@ but Linux on x86-64 and aarch64) kernels are compiled into the process and nothi
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import util
-from pathlib import Path
 from typing import Any, Literal
 
-from codegen import object_code, object_file
+from codegen import environment, object_code, object_file
 from codegen.object_cache import ObjectCache, default_folder, default_limit
 from codegen.object_code import KERNEL_SYMBOLS, CompileError
 
@@ -38,20 +34,6 @@ __all__ = [
     "set_disk_cache",
     "statistics",
 ]
-
-# What Numba's output depends on besides the source. NUMBA_CPU_NAME alone changes nothing: Numba
-# keeps the machine's features unless NUMBA_CPU_FEATURES is set as well.
-_SETTINGS = (
-    "NUMBA_CPU_NAME",
-    "NUMBA_CPU_FEATURES",
-    "NUMBA_ENABLE_AVX",
-    "NUMBA_OPT",
-    "NUMBA_LOOP_VECTORIZE",
-    "NUMBA_SLP_VECTORIZE",
-    "NUMBA_BOUNDSCHECK",
-    "NUMBA_DEBUGINFO",
-    "NUMBA_DISABLE_INTEL_SVML",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +87,36 @@ def kernel(
     different ones.
     """
     found = _kernels.get(key)
-    if found is None:
-        maker = _Maker(
-            lambda: object_code.compile_kernel(build()),
-            lambda: object_code.compile_kernel_here(build()),
-        )
-        return _obtain(key, name, text, KERNEL_SYMBOLS, maker)
-    _statistics.memory_hits += 1
-    return replace(found, name=name, text=text, origin="memory", seconds=0.0)
+    if found is not None:
+        return _remembered(found, name, text)
+    maker = _Maker(
+        lambda: object_code.compile_kernel(_built(build)),
+        lambda: object_code.compile_kernel_here(_built(build)),
+        KERNEL_SYMBOLS,
+        environment.of_kernels,
+    )
+    return _obtain(key, name, text, maker)
+
+
+def _built(build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    object_code.prepare(compiler=True)
+    return build()
 
 
 def function(key: str, name: str, emit: Callable[[], str], symbols: Collection[str]) -> Kernel:
-    """Like `kernel` for LLVM text that exports `object_code.ENTRY` and calls the C functions
-    `symbols`; Numba has no part in it.
+    """Like `kernel`, for a function of the runtime: LLVM text that exports `object_code.ENTRY` and
+    calls the C functions `symbols`. Numba has no part in it.
     """
     found = _kernels.get(key)
-    if found is None:
-        maker = _Maker(
-            lambda: object_code.assemble(emit(), symbols),
-            lambda: object_code.assemble_here(emit()),
-        )
-        return _obtain(key, name, "", symbols, maker)
-    _statistics.memory_hits += 1
-    return replace(found, name=name, origin="memory", seconds=0.0)
+    if found is not None:
+        return _remembered(found, name, "")
+    maker = _Maker(
+        lambda: object_code.assemble(emit(), symbols),
+        lambda: object_code.assemble_here(emit()),
+        symbols,
+        environment.of_runtime,
+    )
+    return _obtain(key, name, "", maker)
 
 
 def statistics() -> Statistics:
@@ -159,23 +148,25 @@ def disk_cache() -> ObjectCache:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """How to make what is not there: object code, or where that is not understood, an address."""
+    """How to make what is not there: object code, or where that is not understood, an address;
+    which C functions it may call; what it depends on beside the key.
+    """
 
     code: Callable[[], bytes]
     address: Callable[[], int]
+    symbols: Collection[str]
+    environment: Callable[[], str]
 
 
-def _obtain(key: str, name: str, text: str, symbols: Collection[str], maker: _Maker) -> Kernel:
+def _obtain(key: str, name: str, text: str, maker: _Maker) -> Kernel:
     with _lock:
         lock = _key_locks.setdefault(key, threading.Lock())
     with lock:
         found = _kernels.get(key)
         if found is not None:  # another thread was first
-            with _lock:
-                _statistics.memory_hits += 1
-            return replace(found, name=name, text=text, origin="memory", seconds=0.0)
+            return _remembered(found, name, text)
         begin = time.perf_counter()
-        address, origin = _load_or_make(key, symbols, maker)
+        address, origin = _load_or_make(key, maker)
         made = Kernel(name, key, address, text, origin, time.perf_counter() - begin)
         with _lock:
             _kernels[key] = made
@@ -189,57 +180,28 @@ def _obtain(key: str, name: str, text: str, symbols: Collection[str], maker: _Ma
         return made
 
 
-def _load_or_make(
-    key: str, symbols: Collection[str], maker: _Maker
-) -> tuple[int, Literal["disk", "compiled"]]:
+def _remembered(found: Kernel, name: str, text: str) -> Kernel:
+    with _lock:
+        _statistics.memory_hits += 1
+    return Kernel(name, found.key, found.address, text, "memory", 0.0)
+
+
+def _load_or_make(key: str, maker: _Maker) -> tuple[int, Literal["disk", "compiled"]]:
+    object_code.prepare(compiler=False)
     if not object_file.SUPPORTED:
         return maker.address(), "compiled"
     disk = disk_cache()
-    disk_key = f"{key}|{_environment()}"
+    disk_key = f"{key}|{maker.environment()}"
     code = disk.get(disk_key)
     if code is not None:
         try:
-            return object_code.load_function(code, symbols), "disk"
+            return object_code.load_function(code, maker.symbols), "disk"
         except object_file.DamagedObjectError:  # whole, but not what this process can load
             disk.remove(disk_key)
     code = maker.code()
-    address = object_code.load_function(code, symbols)
+    address = object_code.load_function(code, maker.symbols)
     disk.put(disk_key, code)
     return address, "compiled"
-
-
-@cache
-def _environment() -> str:
-    """What object code depends on beside its key: versions, CPU, settings, and the source of
-    this package.
-    """
-    import llvmlite
-    import llvmlite.binding as llvm
-
-    parts = [
-        _numba_version(),
-        llvmlite.__version__,
-        llvm.get_process_triple(),
-        llvm.get_host_cpu_name(),
-    ]
-    parts.append(llvm.get_host_cpu_features().flatten())
-    parts += [f"{name}={os.environ.get(name, '')}" for name in _SETTINGS]
-    folder = Path(__file__).parent
-    for path in sorted(folder.rglob("*.py")):
-        parts += [str(path.relative_to(folder)), hashlib.sha256(path.read_bytes()).hexdigest()]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _numba_version() -> str:
-    """Without importing Numba (120 ms)."""
-    found = util.find_spec("numba")
-    if found is not None and found.origin is not None:
-        path = Path(found.origin).with_name("_version.py")
-        if path.is_file():  # 0.1 ms, where importlib.metadata takes 2
-            return hashlib.sha256(path.read_bytes()).hexdigest()
-    from importlib import metadata
-
-    return metadata.version("numba")
 
 
 def _after_fork() -> None:

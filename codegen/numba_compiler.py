@@ -38,7 +38,8 @@ class _ObjectLibrary(_Library):  # type: ignore[misc]
 
     def _optimize_final_module(self) -> None:
         # Before the passes: they may then change or drop what nobody else can call, error results
-        # included.
+        # included. They also fold addresses of this process into the code, so look for those first.
+        self._finalize_dynamic_globals()
         module = self._final_module
         for value in (*module.functions, *module.global_variables):
             if not value.is_declaration and value.name != self.symbol:
@@ -46,7 +47,6 @@ class _ObjectLibrary(_Library):  # type: ignore[misc]
         super()._optimize_final_module()
 
     def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
         self._verify_declare_only_symbols()
         self._finalized = True
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Callable, Collection
+from importlib import import_module
 from typing import Any
 
 from codegen import object_file
@@ -39,6 +41,14 @@ KERNEL_SYMBOLS = frozenset(
 
 class CompileError(RuntimeError):
     """A function that cannot be made into object code that stands alone."""
+
+
+def prepare(compiler: bool) -> None:
+    """Import llvmlite, with `compiler` Numba too, where no other thread forks in the midst."""
+    with _compiling:
+        import_module("llvmlite.binding")
+        if compiler:
+            import_module("codegen.numba_compiler")
 
 
 def compile_kernel(function: Callable[..., Any]) -> bytes:
@@ -129,9 +139,7 @@ def _initialize() -> None:
 
 
 class _Loader:
-    """The process's engine, made on first use; a forked child makes its own, for LLVM's state
-    may be half-changed.
-    """
+    """The process's engine, made on first use."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -194,36 +202,38 @@ class _Loader:
                 return address
         raise DamagedObjectError(f"it needs {name}, which no library of this process has")
 
-    def renew(self) -> None:
-        self._engine = None  # the parent's code stays usable
-        self.lock = threading.RLock()
-
 
 _loader = _Loader()
 _compiling = threading.RLock()  # Numba and LLVM make one function at a time
 
 
-def _before_fork() -> None:
-    # Nobody is inside Numba or LLVM while the process forks, so none of their locks is held for
-    # ever in the child. A fork waits for a compile of another thread.
-    _compiling.acquire()
-    _loader.lock.acquire()
+class _Forking:
+    """While the process forks, nobody else is inside Numba or LLVM, or importing them: a lock that
+    another thread held would be held for ever in the child. So a fork waits for other threads'
+    compiles.
 
+    Their own locks are needed too, for objects of LLVM are freed wherever their last user is.
+    """
 
-def _after_fork_in_parent() -> None:
-    _loader.lock.release()
-    _compiling.release()
+    def __init__(self) -> None:
+        self._held: list[Any] = []
 
+    def begin(self) -> None:
+        self._held = [_compiling, _loader.lock]
+        if numba_lock := sys.modules.get("numba.core.compiler_lock"):
+            self._held.insert(1, numba_lock.global_compiler_lock)
+        if llvm := sys.modules.get("llvmlite.binding.ffi"):
+            self._held.append(llvm.lib._lock)
+        for lock in self._held:
+            lock.__enter__()
 
-def _after_fork_in_child() -> None:
-    global _compiling
-    _compiling = threading.RLock()
-    _loader.renew()
+    def end(self) -> None:
+        while self._held:
+            self._held.pop().__exit__(None, None, None)
 
 
 if hasattr(os, "register_at_fork"):
+    _forking = _Forking()
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
+        before=_forking.begin, after_in_parent=_forking.end, after_in_child=_forking.end
     )

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runtime_kernels import load
 
 from codegen import object_file
 from codegen.runtime import (
@@ -33,6 +32,7 @@ from codegen.runtime import (
     set_num_threads,
 )
 from codegen.runtime import layout as at
+from tests.runtime_kernels import load
 
 CHUNK = 1000
 N = 10 * CHUNK + 7
@@ -415,8 +415,7 @@ def test_one_call_of_python_for_a_hundred_kernels() -> None:
 
 CHILD = """
 import ctypes, sys, threading, time
-sys.path.insert(0, sys.argv[2])
-from runtime_kernels import load
+from tests.runtime_kernels import load
 from codegen.runtime import Program, Row, Slot, default_pool, set_num_threads
 set_num_threads(2)
 n = 5000
@@ -450,7 +449,7 @@ def test_second_processes_need_neither_numba_nor_numpy(
     load("increase")
     default_pool()
     for _ in range(6):
-        done = run_python(CHILD, str(mode), os.path.dirname(__file__), timeout=30)
+        done = run_python(CHILD, str(mode), timeout=30)
         assert done.stderr == ""
 
 
@@ -464,13 +463,11 @@ def test_threads_from_the_environment(run_python: Callable[..., Any]) -> None:
 def test_without_futexes_everything_runs_on_the_caller(run_python: Callable[..., Any]) -> None:
     """The way of other systems: no object files, no workers."""
     code = """
-import sys
-sys.path.insert(0, sys.argv[1])
 import numpy as np
 from codegen import kernels, object_file
 from codegen.runtime import layout
 object_file.SUPPORTED = layout.WORKERS_POSSIBLE = False
-from runtime_kernels import load
+from tests.runtime_kernels import load
 from codegen.runtime import Program, Row, Slot, default_pool, get_num_threads, set_num_threads
 set_num_threads(4)
 assert get_num_threads() == 1
@@ -482,7 +479,7 @@ assert program.call(a.ctypes.data, out.ctypes.data) == 0
 assert (out == 1).all() and default_pool().workers == 0
 assert kernels.statistics().disk_hits == 0
 """
-    run_python(code, os.path.dirname(__file__))
+    run_python(code)
 
 
 def test_layout_has_no_overlaps() -> None:
