@@ -112,7 +112,7 @@ class Recorder:
 
     def need_number(self, tensor: Tensor) -> None:
         """Called when Python asks a traced Tensor for its value: a float argument becomes static."""
-        from tracer.trace.record import NeedNumber
+        from tracer.tracing.record import NeedNumber
 
         leaf = self.numbers.get(id(tensor))
         if leaf is not None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tracer.tensor import Tensor, intern
-from tracer.trace.access import Path, code_names, find_paths, function_roots
-from tracer.trace.record import Recorded
+from tracer.tracing.access import Path, code_names, find_paths, function_roots
+from tracer.tracing.record import Recorded
 
 _SCALARS = (bool, int, float, str, type(None))
 

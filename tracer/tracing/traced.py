@@ -18,9 +18,9 @@ from tracer.config import CONFIG
 from tracer.dispatch import located
 from tracer.graph import Graph
 from tracer.modes import MODES
-from tracer.trace.entry import Entry
-from tracer.trace.record import NeedNumber, record
-from tracer.trace.signature import Leaf, flatten, leaf_names, leaf_of
+from tracer.tracing.entry import Entry
+from tracer.tracing.record import NeedNumber, record
+from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

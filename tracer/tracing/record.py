@@ -15,7 +15,7 @@ from tracer.graph import Graph, Value
 from tracer.modes import MODES
 from tracer.recording import Capture, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
-from tracer.trace.signature import NAMESPACE, Leaf
+from tracer.tracing.signature import NAMESPACE, Leaf
 
 
 class NeedNumber(BaseException):

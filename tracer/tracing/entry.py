@@ -14,9 +14,9 @@ from tracer.execution import Executable
 from tracer.graph import Graph
 from tracer.modes import MODES
 from tracer.tensor import Tensor, intern
-from tracer.trace.guards import build_guard
-from tracer.trace.record import Recorded
-from tracer.trace.signature import Leaf
+from tracer.tracing.guards import build_guard
+from tracer.tracing.record import Recorded
+from tracer.tracing.signature import Leaf
 
 
 class Entry:

@@ -1,0 +1,7 @@
+"""`@trace`: from a call to a graph, what it reads and changes outside, and the compiled programs that are kept for later calls."""
+
+from __future__ import annotations
+
+from tracer.tracing.traced import Timings as Timings
+from tracer.tracing.traced import TracedFunction as TracedFunction
+from tracer.tracing.traced import trace as trace
