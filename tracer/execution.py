@@ -24,18 +24,21 @@ class Executable:
     def __init__(self, graph: Graph, updates: Mapping[int, int]) -> None:
         from tracer import passes
         from tracer.lowering.assemble import Lowering
+        from tracer.lowering.checks import checks
 
         start = time.perf_counter()
         self.graph = graph
         self.updates = dict(updates)
-        self.lowering = Lowering(passes.run(graph), self.updates)
+        simple = passes.run(graph)
+        self._check = checks(simple)
+        self.lowering = Lowering(simple, self.updates)
         self.program = self.lowering.program
         self.compile_seconds = time.perf_counter() - start
         self._call = self.program.call
         self._inputs = [(intern(v.type.strong()), v.type.weak) for v in graph.inputs]
         number_of: dict[Value, int] = {v: k for k, v in enumerate(graph.inputs)}
         self._results: list[tuple[str, int, Type]] = []
-        for number, v in enumerate(graph.outputs):
+        for number, v in enumerate(simple.outputs):
             type_ = intern(v.type.strong())
             if number in self.updates:
                 self._results.append(("update", self.updates[number], type_))
@@ -47,7 +50,9 @@ class Executable:
         self._workspace = self.lowering.workspace
 
     def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
-        """Outputs as Tensors; those with an update are written to their input."""
+        """Outputs as Tensors; those with an update are written to their input. Raises `BoundsError` before anything is written."""
+        if self._check is not None:
+            self._check(inputs)
         words: list[Any] = []
         keep: list[Any] = []
         copied: list[tuple[int, Any, Tensor]] = []
@@ -80,7 +85,8 @@ class Executable:
                 results.append(Tensor.of_block(block, type_))
             else:
                 source = inputs[number]
-                results.append(source if isinstance(source, Tensor) else Tensor.of_array(np.asarray(source)))
+                tensor = source if isinstance(source, Tensor) else Tensor.of_array(np.asarray(source))
+                results.append(tensor if kind == "update" else tensor.detach())
         return results
 
     def kernels(self) -> Kernels:

@@ -17,6 +17,7 @@ class _Modes(threading.local):
     grad_enabled: bool = True
     recorder: Recorder | None = None
     scope: tuple[str, ...] = ()
+    modules: tuple[Any, ...] = ()
 
 
 MODES = _Modes()

@@ -21,12 +21,17 @@ from tracer.tensor import Tensor
 
 
 class Capture:
-    """An outside Tensor or array that the trace read: its first value in the graph."""
+    """An outside Tensor or array that the trace read, or (`is_grad`) a Tensor's gradient: its first value in the graph."""
 
-    __slots__ = ("object", "value")
+    __slots__ = ("is_grad", "object", "value")
 
-    def __init__(self, object_: Any, value: Value) -> None:
-        self.object, self.value = object_, value
+    def __init__(self, object_: Any, value: Value, is_grad: bool = False) -> None:
+        self.object, self.value, self.is_grad = object_, value, is_grad
+
+    @property
+    def current(self) -> Any:
+        """What to read in a call."""
+        return self.object._grad if self.is_grad else self.object
 
 
 class ScalarCapture:
@@ -47,7 +52,9 @@ class Recorder:
         self.scalars: dict[tuple[int, str], ScalarCapture] = {}
         self.mutated: dict[int, tuple[Tensor, Value]] = {}
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}
-        self.read_grads: dict[int, Tensor] = {}
+        self.read_grads: dict[int, tuple[Tensor, bool]] = {}
+        self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
+        self.flags: list[tuple[Any, str, bool]] = []
         self.modules: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.gradient_origin: Origin | None = None
@@ -101,6 +108,12 @@ class Recorder:
             self.scalars[(id(container), key)] = found
         return Tensor.of_value(found.value, self)
 
+    def is_nonzero(self, container: Any, key: str) -> bool:
+        """Whether container[key] is not 0, which decides the program's structure; checked at each call."""
+        result = bool(container[key] != 0)
+        self.flags.append((container, key, result))
+        return result
+
     def refuse_data(self, tensor: Tensor) -> None:
         """Called when somebody asks for the elements of an outside Tensor during the trace."""
         line = user_line()
@@ -141,9 +154,16 @@ class Recorder:
         """tensor.grad as the trace sees it."""
         if id(tensor) in self.grads:
             return self.grads[id(tensor)][1]
-        if tensor._recorder is not self:
-            self.read_grads[id(tensor)] = tensor
-        return tensor._grad
+        if tensor._recorder is self:
+            return tensor._grad
+        self.read_grads[id(tensor)] = (tensor, tensor._grad is not None)
+        if tensor._grad is None:
+            return None
+        found = self.grad_captures.get(id(tensor))
+        if found is None:
+            capture = Capture(tensor, Value(tensor._grad.type.strong()), is_grad=True)
+            found = self.grad_captures[id(tensor)] = capture, Tensor.of_value(capture.value, self)
+        return found[1]
 
     def write_grad(self, tensor: Tensor, value: Tensor | None) -> None:
         """tensor.grad = value, when the program runs."""
@@ -160,9 +180,36 @@ class recording:  # noqa: N801 - a context manager
         self.recorder = recorder
 
     def __enter__(self) -> Recorder:
-        self.previous = MODES.recorder, MODES.scope, MODES.grad_enabled
-        MODES.recorder, MODES.scope = self.recorder, ()
+        self.previous = MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules
+        MODES.recorder, MODES.scope, MODES.modules = self.recorder, (), ()
         return self.recorder
 
     def __exit__(self, *_: object) -> None:
-        MODES.recorder, MODES.scope, MODES.grad_enabled = self.previous
+        MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
+
+
+def scalar(container: Any, key: str) -> Any:
+    """container[key]: a Python number, in a trace a value that follows later changes of it."""
+    number = container[key]
+    if MODES.recorder is None or not isinstance(number, float):
+        return number
+    return MODES.recorder.scalar(container, key)
+
+
+def is_nonzero(container: Any, key: str) -> bool:
+    """Whether container[key] is not 0; in a trace checked again at each call."""
+    if MODES.recorder is None:
+        return bool(container[key] != 0)
+    return MODES.recorder.is_nonzero(container, key)
+
+
+def assign(target: Tensor, new: Tensor) -> None:
+    """target[...] = new: in its memory at once, or when the program that is being traced runs."""
+    recorder = MODES.recorder
+    if new.type.shape != target.type.shape or new.type.dtype != target.type.dtype:
+        raise TraceError(f"cannot assign {short(new.type)} to {short(target.type)}")
+    if recorder is not None:
+        recorder.assign(target, new)
+        return
+    np.copyto(target._data(), new._data())
+    target._version += 1

@@ -239,6 +239,12 @@ class Tensor:
             self._array = self._block.array(self.type.shape, self.type.numpy)
         return self._array
 
+    def _start_again(self, other: Tensor) -> None:
+        """Take over another Tensor's data, keeping identity and flags."""
+        self.type, self._array, self._block, self._pointer = other.type, other._array, other._block, other._pointer
+        self._grad = None
+        self._version += 1
+
     # ---- gradients
     @property
     def requires_grad(self) -> bool:

@@ -35,8 +35,8 @@ def names(graph: Graph, output_names: Sequence[str] = ()) -> Names:
     """
     result: Names = {}
     seen: set[str] = set()
-    for value, name in zip_longest(graph.inputs, graph.input_names[: len(graph.inputs)]):
-        plain = name and is_plain_name(name) and name not in seen
+    for value, name in _named_inputs(graph):
+        plain = is_plain_name(name) and name not in seen
         seen.add(name)
         result[value] = name if plain else str(len(result))
     for node in graph.nodes:
@@ -47,6 +47,12 @@ def names(graph: Graph, output_names: Sequence[str] = ()) -> Names:
             result[value] = name
             seen.add(name)
     return result
+
+
+def _named_inputs(graph: Graph) -> Iterator[tuple[Value, str]]:
+    """Inputs with their names; graphs that break this rule print too, for the message about it."""
+    given = graph.input_names[: len(graph.inputs)]
+    yield from zip_longest(graph.inputs, given, fillvalue="")
 
 
 def line(node: Node, known: Names, array: FormatArray = array_text) -> str:
@@ -77,7 +83,7 @@ def lines(
     known = names(graph, output_names)
     head = f"{indent}graph("
     opening = ") {" + (f"  # {comment_text(graph.name)}" if graph.name else "")
-    for position, (value, name) in enumerate(zip_longest(graph.inputs, graph.input_names)):
+    for position, (value, name) in enumerate(_named_inputs(graph)):
         printed = known.get(value, "?")
         kept = f" {quoted(name)}" if name and name != printed else ""
         last = position == len(graph.inputs) - 1

@@ -247,7 +247,9 @@ class Lowering:
         shape = space(group.steps, stored)
         assert not isinstance(shape, str)
         layouts = {v: self.layout(v), node.outputs[0]: target}
-        specifier = Specifier(group, shape, stored, layouts.__getitem__, self.literal, self.number, {}, {}, {}, name)
+        specifier = Specifier(
+            group, shape, stored, layouts.__getitem__, self.literal, self.number, {}, {}, {}, f"k_{name}"
+        )
         self._add_bound(specifier.run(), group)
 
     def _copy(self, group: Group) -> None:
@@ -296,7 +298,7 @@ class Lowering:
         assert node is not None
         out = self.layout(node.outputs[0])
         self._copy_to(node.inputs[0], out, "scatter_base")
-        bound = scatter_bound(node, self.layout, self.literal, self.number, out)
+        bound = scatter_bound(node, self.layout, self.number, out)
         if bound is not None:
             self._add_bound(bound, bound.group)
 
@@ -491,4 +493,4 @@ def _kernel_name(group: Group) -> str:
             names.append(name)
     if len(names) > 5:
         names = [*names[:3], "and", str(len(names) - 3), "more"]
-    return "_".join(names) or "copy"
+    return "k_" + ("_".join(names) or "copy")

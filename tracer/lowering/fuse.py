@@ -39,7 +39,7 @@ SPLIT_RESULTS = 16
 class Step:
     """One node in a group, with the maps of its operands and its result.
 
-    `kind`: "map" (element by element), "view" (nothing to do), "row" (a fold over the inner axis), "column" and "split" (folds
+    `kind`: "map" (element by element), "view" (nothing to do), "point" (a fold over axes of size 1), "row" (a fold over the inner axis), "column" and "split" (folds
     whose partial results another kernel finishes), "finish" (of one of those). `fold`: the step that "finish" finishes.
     """
 
@@ -202,7 +202,9 @@ class Fusion:
             count *= a.size
         for a in kept:
             kept_count *= a.size
-        if not reduced or not count:
+        if not reduced:
+            return [Step(node, "point", (operand,), result, index=number)]
+        if not count:
             return [Step(node, "row", (operand,), result, index=number)]
         innermost = atoms_of(operand)[-1]
         folding = compute.folding(x, node.outputs[0].type)
@@ -397,7 +399,7 @@ def _substituted(step: Step, by: Substitution) -> Step:
 
 def _is_cheap(step: Step) -> bool:
     compute = step.node.op.compute
-    return step.kind == "view" or (step.kind == "map" and isinstance(compute, Scalar) and not compute.expensive)
+    return step.kind in ("view", "point") or (step.kind == "map" and isinstance(compute, Scalar) and not compute.expensive)
 
 
 def space(steps: list[Step], stored: set[Value]) -> Shape | str:

@@ -7,6 +7,7 @@ is expensive, and computed again otherwise.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,8 +22,10 @@ from tracer.lowering.axes import Atom, Dims
 from tracer.lowering.fuse import Group, Shape, Step
 from tracer.lowering.layout import Buffer, Layout
 
+_LANE_NAMES = {"f32": "float32", "f64": "float64", "bool": "bool"} | {
+    f"{k}{n}": f"{'u' if k == 'u' else ''}int{n}" for k in "iu" for n in (8, 16, 32, 64)
+}
 _ROUND = {"float16": "round_f16", "bfloat16": "round_bf16"}
-_LITERALS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "float16", "bfloat16")
 SMALL_INNER = 16  # a shorter innermost axis is joined with the others
 
 
@@ -82,7 +85,9 @@ class Specifier:
         operands = tuple(self._operand(a) for a in self.accesses)
         spec = KernelSpec(self.name, axes, operands, tuple(stages))
         sizes = {name: size for name, size in self._sizes.items()}
-        strides = {a.name: self._index(a)[1] for a in self.accesses}
+        strides = {
+            a.name: self._index(a)[1] for a in self.accesses if a.role != "partial" and not self._is_partial(a)
+        }
         return Bound(
             spec,
             self._schedule(),
@@ -318,7 +323,7 @@ class Specifier:
 
     def _operand(self, access: Access) -> Operand:
         if access.role == "partial" or self._is_partial(access):
-            return Operand(access.name, access.dtype, (1,) if access.role == "partial" and self.has_inner and self._mode() == "columns" else (1,), access.role)  # type: ignore[arg-type]
+            return Operand(access.name, access.dtype, (1,), access.role)  # type: ignore[arg-type]
         _, strides = self._index(access)
         return Operand(access.name, access.dtype, tuple(1 if s == 1 else None for s in strides), access.role)  # type: ignore[arg-type]
 
@@ -378,7 +383,7 @@ class Specifier:
         roots: list[Value] = []
         for step, when in self._pass_of.items():
             if when == number:
-                roots += [step.output] if step.kind in ("map", "view", "finish") and step.output else list(step.inputs)
+                roots += [step.output] if step.kind in ("map", "view", "finish", "point") and step.output else list(step.inputs)
         needed: set[Step] = set()
         stack = roots
         while stack:
@@ -506,6 +511,8 @@ class Specifier:
             return [Let(name, v.type.dtype, argument)]
         if step.kind == "finish":
             return self._combine(step, level)
+        if step.kind == "point":
+            return self._point(step)
         if isinstance(compute, Gather):
             return self._gather(step, level)
         body: list[Statement] = []
@@ -593,6 +600,27 @@ class Specifier:
         if rounding:
             folding = replace(folding, finish=tuple(f"{rounding}({t})" for t in folding.finish))
         return folding
+
+    def _point(self, step: Step) -> list[Statement]:
+        """A fold over one element: its init, one step, its finish."""
+        folding = self._folding(step)
+        name = self.names[step.node.outputs[0]]
+        argument = self._argument(step.inputs[0], step.operands[0])
+        arguments = (argument, "i64(0)")
+        states = {state: f"{name}_{state}" for state, _ in folding.state}
+
+        def renamed(text: str, suffix: str) -> str:
+            pattern = r"\b(" + "|".join(states) + r")\b"
+            return re.sub(pattern, lambda m: states[m[0]] + suffix, text).format(*arguments)
+
+        body: list[Statement] = []
+        for (state, kind), init in zip(folding.state, folding.init, strict=True):
+            literal = init if kind == "bool" else f"{kind}({init})"
+            body.append(Let(f"{states[state]}_0", _LANE_NAMES[kind], f"select({argument} == {argument}, {literal}, {literal})"))
+        for (state, kind), text in zip(folding.state, folding.step, strict=True):
+            body.append(Let(f"{states[state]}_1", _LANE_NAMES[kind], renamed(text, "_0")))
+        body.append(Let(name, step.node.outputs[0].type.dtype, renamed(folding.finish[-1], "_1")))
+        return body
 
     def _fold(self, step: Step) -> list[Statement]:
         body: list[Statement] = []

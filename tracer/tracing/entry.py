@@ -42,7 +42,8 @@ class Entry:
         names: list[str] = []
         for number, capture in enumerate(recorded.captures):
             path = self.paths.get(id(capture.object))
-            names.append(path.name if path and path.name else f"captured{number}")
+            name = path.name if path and path.name else f"captured{number}"
+            names.append(f"{name}.grad" if capture.is_grad else name)
         for scalar in recorded.scalars:
             path = self.paths.get(id(scalar.container))
             names.append(f"{path.name}.{scalar.key}" if path and path.name else scalar.key)
@@ -60,7 +61,7 @@ class Entry:
         """The compiled program."""
         if self._executable is None:
             recorded = self.recorded
-            state = {id(c.object): k for k, c in enumerate(recorded.captures)}
+            state = {id(c.object): k for k, c in enumerate(recorded.captures) if not c.is_grad}
             base = len(recorded.captures) + len(recorded.scalars)
             number = recorded.result_count
             updates: dict[int, int] = {}
@@ -84,7 +85,7 @@ class Entry:
         """Run the program on argument leaves and do what the trace did: outputs, state, gradients."""
         recorded, executable = self.recorded, self.executable
         start = time.perf_counter()
-        inputs: list[Any] = [c.object for c in recorded.captures]
+        inputs: list[Any] = [c.current for c in recorded.captures]
         inputs += [s.container[s.key] for s in recorded.scalars]
         inputs += [leaves[k] for k in recorded.argument_leaves]
         results = executable(inputs)

@@ -93,7 +93,14 @@ def build_guard(
                 table = constant(members)
                 for key, value in members.items():
                     same(f"{table}.get({key!r})", value, f"{path.name + '.' if path else ''}{key} was another object")
+    for container, key, flag in recorded.flags:
+        lines.append(f"if ({constant(container)}[{key!r}] != 0) is not {flag}: return {f'{key} became {0 if flag else 1}'!r}")
     for capture in recorded.captures:
+        if capture.is_grad:
+            known = constant(intern(capture.object._grad.type))
+            name = constant(capture.object)
+            lines.append(f"if {name}._grad is None or {name}._grad.type != {known}: return {'a gradient changed'!r}")
+            continue
         path = paths.get(id(capture.object))
         if path is not None:
             same(path.expression, capture.object, f"{path.name} was another object")
@@ -111,8 +118,9 @@ def build_guard(
             lines.append(
                 f"if {name}.shape != {shape} or {name}.dtype != {dtype}: return {'a captured array changed its type'!r}"
             )
-    for tensor in recorded.read_grads:
-        same(f"{constant(tensor)}._grad", tensor._grad, "a gradient that was there is gone, or the other way round")
+    for tensor, present in recorded.read_grads:
+        test = "is None" if present else "is not None"
+        lines.append(f"if {constant(tensor)}._grad {test}: return {'a gradient that was there is gone, or the other way round'!r}")
     for scalar in recorded.scalars:
         path = paths.get(id(scalar.container))
         if path is not None:

@@ -49,7 +49,8 @@ class Recorded:
     mutated: list[Tensor]
     mutated_arguments: list[int]
     grads: list[tuple[Tensor, bool]]
-    read_grads: list[Tensor]
+    read_grads: list[tuple[Tensor, bool]]
+    flags: list[tuple[Any, str, bool]]
     modules: list[Any]
     result_count: int
     backward: Graph | None = None
@@ -123,7 +124,7 @@ def _finish(
     values += [recorder.value_of(g) for _, g in grads if g is not None]
     recorded = Recorded(
         graph=recorder.builder.build(()),
-        captures=list(recorder.captures.values()),
+        captures=[*recorder.captures.values(), *(c for c, _ in recorder.grad_captures.values())],
         scalars=list(recorder.scalars.values()),
         argument_leaves=dynamic,
         outputs=outputs,
@@ -132,6 +133,7 @@ def _finish(
         mutated_arguments=mutated_arguments,
         grads=[(t, g is not None) for t, g in grads],
         read_grads=list(recorder.read_grads.values()),
+        flags=list(recorder.flags),
         modules=list(recorder.modules.values()),
         result_count=count,
     )
@@ -158,7 +160,7 @@ def _add_backward(
     forward values that it reads, which become further outputs."""
     from tracer.autograd.engine import grad
 
-    objects = [c.object for c in recorded.captures]
+    objects = [None if c.is_grad else c.object for c in recorded.captures]
     candidates: list[tuple[int, Tensor]] = [
         (k, t) for k, t in enumerate(objects) if isinstance(t, Tensor) and t.requires_grad
     ]

@@ -1,0 +1,87 @@
+"""Index checks: what a program refuses before it writes anything.
+
+The indices of gathers and scatters are tested by a small program of their own, so that a bad one raises an error with the
+line and leaves all state as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+
+from ops.compute import Gather, ScatterAdd
+from ops.errors import BoundsError
+from tracer.graph import Graph, GraphBuilder, Node, Value, used
+
+
+class IndexCheck:
+    """Runs the tests; raises `BoundsError` naming the operator and the line."""
+
+    def __init__(self, graph: Graph, nodes: list[tuple[Node, int]]) -> None:
+        from tracer.execution import Executable
+
+        self.nodes = nodes
+        self.executable = Executable(graph, {})
+
+    def __call__(self, inputs: Sequence[Any]) -> None:
+        """Test the indices of one call."""
+        for (node, size), bad in zip(self.nodes, self.executable(inputs), strict=True):
+            if bad._data()[()]:
+                where = f"\n  at {node.source}" if node.source else ""
+                raise BoundsError(
+                    f"{node.op.name}: an index is out of range for an axis of size {size}; possible: {-size} to {size - 1}{where}"
+                )
+
+
+def checks(graph: Graph) -> IndexCheck | None:
+    """The tests that a graph needs, None if there are none."""
+    builder = GraphBuilder(f"{graph.name}.checks")
+    builder.inputs, builder.input_names = list(graph.inputs), list(graph.input_names)
+    builder.nodes = list(graph.nodes)
+    outputs: list[Value] = []
+    tested: list[tuple[Node, int]] = []
+    seen: set[tuple[Value, int]] = set()
+    for node in graph.nodes:
+        compute = node.op.compute
+        if isinstance(compute, Gather) and compute.fill is None:
+            axes = compute.rule([v.type for v in node.inputs], node.outputs[0].type, node.attrs)
+            shape = node.inputs[0].type.shape
+        elif isinstance(compute, ScatterAdd):
+            axes = compute.rule([v.type for v in node.inputs], node.outputs[0].type, node.attrs)
+            shape = node.outputs[0].type.shape
+        else:
+            continue
+        for index, size in zip(axes, shape, strict=True):
+            operand = 1 if isinstance(compute, ScatterAdd) else index.operand
+            if index.operand is None or operand is None:
+                continue
+            v = node.inputs[operand]
+            if (v, int(size)) in seen or 0 in v.type.shape:
+                continue
+            seen.add((v, int(size)))
+            outputs.append(_bad(builder, v, int(size)))
+            tested.append((node, int(size)))
+    if not outputs:
+        return None
+    whole = builder.build(outputs)
+    nodes, _ = used(whole)
+    return IndexCheck(Graph(whole.inputs, tuple(nodes), whole.outputs, whole.input_names, whole.name), tested)
+
+
+def _bad(builder: GraphBuilder, v: Value, size: int) -> Value:
+    """Whether any element of v is no index of an axis of the size."""
+    limit = builder.size(size)
+    unsigned = v.type.dtype.startswith("uint")
+    wide = v if v.type.dtype in ("int64", "uint64") else builder.op("Cast", v, to="int64")
+    if v.type.dtype == "uint64":
+        limit = builder.op("Cast", limit, to="uint64")
+    bad = builder.op("LessOrEqual", limit, wide)
+    if not unsigned:
+        bad = builder.op("Or", bad, builder.op("Less", wide, builder.op("Neg", limit)))
+    result: Value = builder.op("ReduceAny", bad, axes=tuple(range(v.type.rank)), keepdims=False)
+    return result
+
+
+

@@ -1,0 +1,1 @@
+"""Layers, one family in each file."""

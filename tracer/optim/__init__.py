@@ -1,0 +1,6 @@
+"""Optimisers, under PyTorch's names."""
+
+from __future__ import annotations
+
+from tracer.optim.optimizer import Optimizer as Optimizer
+from tracer.optim.sgd import SGD as SGD
