@@ -31,6 +31,11 @@ def fill(lo, hi, args):
     for i in range(lo, hi):
         out[i] = value
 """,
+    # Block: where to count. Two chunks that wait for each other.
+    "meet": """
+def meet(lo, hi, args):
+    arrive(args)
+""",
     # Block: indices, length, out, where errors go.
     "gather": """
 def gather(lo, hi, args):
@@ -86,7 +91,23 @@ def builder(source: str) -> Callable[[], Callable[..., Any]]:
 
             return types.void(types.int64, types.intp, types.int64), codegen
 
+        @intrinsic
+        def arrive(typing, args):
+            def codegen(context, b, signature, values):
+                place = b.inttoptr(at(b, values[0], i64(0)), i64.as_pointer())
+                b.atomic_rmw("add", place, i64(1), "seq_cst")
+                loop, after = b.append_basic_block(), b.append_basic_block()
+                b.branch(loop)
+                b.position_at_end(loop)
+                waiting = b.icmp_signed("<", b.load_atomic(place, "seq_cst", 8), i64(2))
+                b.cbranch(waiting, loop, after)
+                b.position_at_end(after)
+                return context.get_dummy_value()
+
+            return types.void(types.int64), codegen
+
         names: dict[str, Any] = {
+            "arrive": arrive,
             "math": math,
             "np": np,
             "pointer": pointer,
