@@ -13,6 +13,7 @@ class Config:
 
     jit: bool = True
     check: bool = False
+    fast: bool = True
 
 
 CONFIG = Config(

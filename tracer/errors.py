@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from ops.errors import ArgumentError as ArgumentError
+from ops.errors import BoundsError as BoundsError
+from ops.errors import DivisionError as DivisionError
 from ops.errors import DTypeError as DTypeError
 from ops.errors import ExportError as ExportError
 from ops.errors import GradError as GradError
+from ops.errors import IntegerOverflowError as IntegerOverflowError
 from ops.errors import ParseError as ParseError
 from ops.errors import ShapeError as ShapeError
 from ops.errors import TraceError as TraceError

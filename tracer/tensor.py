@@ -77,9 +77,14 @@ class Tensor:
 
     def _start(self, type_: Type) -> None:
         self.type = type_
-        self._array = self._block = self._value = self._recorder = self._grad = self.grad_fn = None
-        self._pointer = self._version = self.output_number = 0
-        self._requires_grad = self.retains_grad = False
+        self._requires_grad = False
+
+    def __getattr__(self, name: str) -> Any:
+        # Slots that were never set have these values, so that a program's results cost four assignments.
+        try:
+            return _UNSET[name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}") from None
 
     @staticmethod
     def of_array(array: Any, type_: Type | None = None) -> Tensor:
@@ -94,12 +99,10 @@ class Tensor:
     def of_block(block: Any, type_: Type) -> Tensor:
         """A Tensor of a block of memory, row-major; `type_` is interned."""
         result = _new(Tensor)
-        result.type = type_
+        result.type = type_  # the other slots have their defaults, see __getattr__
         result._block = block
         result._pointer = block.pointer
-        result._array = result._value = result._recorder = result._grad = result.grad_fn = None
-        result._version = result.output_number = 0
-        result._requires_grad = result.retains_grad = False
+        result._requires_grad = False
         return result
 
     @staticmethod
@@ -340,3 +343,16 @@ def _line() -> str:
 
 
 _new = object.__new__
+_UNSET: dict[str, Any] = {
+    "_array": None,
+    "_block": None,
+    "_grad": None,
+    "_pointer": 0,
+    "_recorder": None,
+    "_requires_grad": False,
+    "_value": None,
+    "_version": 0,
+    "grad_fn": None,
+    "output_number": 0,
+    "retains_grad": False,
+}

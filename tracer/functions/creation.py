@@ -1,17 +1,27 @@
-"""Tensors from Python numbers, lists and NumPy arrays."""
+"""Tensors from Python numbers, lists and NumPy arrays; Tensors of a shape; the change of element type."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ops.errors import ArgumentError, DTypeError, TracerError
-from ops.types import DEFAULT_FLOAT, dtype_name, numpy_dtype
-from tracer.dispatch import apply, constant, located
+from ops.dims import Dim
+from ops.errors import ArgumentError, DTypeError, ShapeError
+from ops.reference import as_dtype
+from ops.types import DEFAULT_FLOAT, DEFAULT_INTEGER, dtype_name, is_floating, numpy_dtype
+from tracer.dispatch import apply, constant
+from tracer.functions.public import public
 from tracer.modes import MODES
 from tracer.tensor import Tensor
+
+Size = int | Dim
+Shape = Size | Sequence[Size]
+
+
+# ---- from data -----------------------------------------------------------------------------------
 
 
 def array_of(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
@@ -22,19 +32,22 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
         array = np.array(data)
     except ValueError as error:
         raise ArgumentError(f"not an array: nested sequences of unequal lengths ({error})") from None
-    if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.names):
+    if array.dtype.kind not in "biufV" or array.dtype.names:
         raise DTypeError(
             f"expected numbers, got {type(data).__name__} with NumPy dtype {array.dtype}; "
             "a Tensor holds bools, integers or floats"
         )
+    name = dtype_name(array.dtype)
+    array = array.astype(numpy_dtype(name), copy=False)  # native byte order
     if dtype is not None:
-        from ops.reference import as_dtype
-
-        name = dtype_name(dtype)
-        return array if array.dtype == numpy_dtype(name) else np.array(as_dtype(array, name) if name != "bool" else array != 0)
-    if not isinstance(data, np.ndarray | np.generic) and array.dtype == np.float64 and not _has_arrays(data):
+        wanted = dtype_name(dtype)
+        if wanted == name:
+            return array
+        return np.asarray(array != 0) if wanted == "bool" else np.array(as_dtype(array, wanted))
+    python_numbers = not isinstance(data, np.ndarray | np.generic) and not _has_arrays(data)
+    if name == "float64" and (python_numbers or array.size == 0 and isinstance(data, list | tuple)):
         return array.astype(numpy_dtype(DEFAULT_FLOAT))
-    return array.astype(numpy_dtype(dtype_name(array.dtype)), copy=False)
+    return array
 
 
 def _has_arrays(data: Any) -> bool:
@@ -43,40 +56,92 @@ def _has_arrays(data: Any) -> bool:
     return isinstance(data, np.ndarray | np.generic)
 
 
+def _has_tensors(data: Any) -> bool:
+    """Whether nested sequences hold a Tensor, without recursion."""
+    pending = [data]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Tensor):
+            return True
+        if isinstance(item, list | tuple):
+            pending.extend(item)
+    return False
+
+
+@public
 def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of the data: a number, nested sequences, a NumPy array or a Tensor.
 
     Python floats become float32, ints int64; NumPy arrays keep their element type. In a traced function the result is a
-    constant. Raises `DTypeError` for other elements.
+    constant (of a traced Tensor: its value). Raises `DTypeError` for elements that are no numbers.
     """
-    try:
+    if _has_tensors(data):
+        result = copied(asarray(data, dtype).detach())
+    else:
         array = array_of(data, dtype)
-    except TracerError as error:
-        raise located(error) from None
-    result = constant(array, dtype_name(array.dtype))
+        result = constant(array, dtype_name(array.dtype))
     if requires_grad:
         result.requires_grad = True
     return result
 
 
-def asarray(data: Any, dtype: Any = None) -> Tensor:
-    """A Tensor that shares memory with a NumPy array where it can; a Tensor is returned as it is."""
+@public
+def asarray(data: Any, dtype: Any = None, *, copy: bool | None = None) -> Tensor:
+    """A Tensor of data, which shares memory with a NumPy array where it can; a Tensor is returned as it is.
+
+    `copy`: True for memory of its own, False to raise `ArgumentError` where a copy would be needed.
+    """
     result = as_tensor(data)
-    return result if dtype is None else cast(result, dtype_name(dtype))
+    if dtype is not None:
+        result = cast(result, dtype_name(dtype))
+    shares = result is data or (isinstance(data, np.ndarray) and dtype_name(data.dtype) == result.type.dtype)
+    if copy is False and not shares:
+        raise ArgumentError("a copy is needed for this data and element type; leave copy=False out")
+    return copied(result) if copy and shares else result
 
 
 def as_tensor(x: Any) -> Tensor:
-    """A Tensor of an operand: Tensors pass, arrays share memory (captured in a trace), numbers become constants."""
+    """A Tensor of an operand: Tensors pass, arrays share memory (captured in a trace), numbers become constants.
+
+    A list that holds Tensors is stacked.
+    """
     if isinstance(x, Tensor):
         return x
     if isinstance(x, np.ndarray):
+        dtype_name(x.dtype)
         if MODES.recorder is not None:
-            dtype_name(x.dtype)
             return MODES.recorder.value_of_array(x)
-        return Tensor.of_array(x)
+        return Tensor.of_array(x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("=")))
+    if isinstance(x, list | tuple) and _has_tensors(x):
+        from tracer.functions.joining import stack
+
+        return stack([as_tensor(item) for item in x])
     if isinstance(x, bool | int | float | np.generic | list | tuple):
-        return tensor(x)
+        array = array_of(x)
+        return constant(array, dtype_name(array.dtype))
+    if isinstance(x, Dim):
+        size: Tensor = apply("Dimension", size=x)
+        return size
+    if hasattr(x, "__array__"):
+        return as_tensor(np.asarray(x))
     raise ArgumentError(f"expected a Tensor, an array or a number, got {type(x).__name__}: {x!r:.60}")
+
+
+def copied(x: Tensor) -> Tensor:
+    """x's values in memory of their own, with history; in a trace, where values never change, a value of its own."""
+    result: Tensor = apply("Reshape", x, shape=x.type.shape)
+    return owned(result)
+
+
+def owned(x: Tensor) -> Tensor:
+    """A new Tensor given memory that nothing else shares, when eager."""
+    if MODES.recorder is None and x._array is not None:
+        x._array = np.array(x._array, order="C")
+        x._pointer = 0
+    return x
+
+
+# ---- element types -------------------------------------------------------------------------------
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
@@ -87,115 +152,199 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return result
 
 
-def astype(x: Any, dtype: Any) -> Tensor:
+@public
+def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     """x converted to another element type.
 
-    Floats to integers truncate toward zero and saturate; anything but 0 is True as bool.
+    Floats to integers truncate toward zero and saturate, NaN gives 0; anything but 0 is True as bool. Gradients go through
+    between floats, and are 0 through integers. With `copy=False`, x itself if it has the type.
     """
-    return cast(as_tensor(x), dtype_name(dtype))
+    x, name = as_tensor(x), dtype_name(dtype)
+    if x.type.dtype == name and not x.type.weak:
+        return copied(x) if copy else x
+    return cast(x, name)
 
 
-def full(shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> Tensor:
-    """A Tensor of a shape, every element fill_value."""
-    if isinstance(fill_value, Tensor):
-        value = fill_value if dtype is None else astype(fill_value, dtype)
+# ---- of a shape ----------------------------------------------------------------------------------
+
+
+def as_shape(shape: Any) -> tuple[Size, ...]:
+    """A shape given as an int or a sequence. Raises `ArgumentError` for anything else, `ShapeError` for negative sizes."""
+    sizes = as_sizes(shape)
+    if any(isinstance(d, int) and d < 0 for d in sizes):
+        raise ShapeError(f"sizes must be at least 0, got {sizes}")
+    return sizes
+
+
+def as_sizes(shape: Any) -> tuple[Size, ...]:
+    """Sizes given as an int or a sequence, -1 allowed."""
+    given = (shape,) if isinstance(shape, Dim) or not isinstance(shape, Iterable) or _is_scalar(shape) else shape
+    try:
+        return tuple(d if isinstance(d, Dim) else d.__index__() for d in given)
+    except (AttributeError, TypeError):
+        raise ArgumentError(f"expected an integer or a sequence of integers as shape, got {shape!r:.80}") from None
+
+
+def _is_scalar(x: Any) -> bool:
+    return isinstance(x, Tensor | np.ndarray) and x.ndim == 0
+
+
+@public
+def full(shape: Shape, fill_value: Any, *, dtype: Any = None) -> Tensor:
+    """A Tensor of a shape, every element fill_value: a number or a 0-d Tensor, through which gradients go."""
+    if dtype is None:
+        value = as_tensor(fill_value)
+    elif isinstance(fill_value, Tensor | np.ndarray):
+        value = cast(as_tensor(fill_value), dtype_name(dtype))
     else:
-        value = tensor(fill_value, dtype)
+        value = constant(array_of(fill_value, dtype), dtype_name(dtype))
+    if value.ndim:
+        raise ShapeError(f"fill_value must be 0-d, got shape {value.shape}; use broadcast_to")
     result: Tensor = apply("Expand", value, shape=as_shape(shape))
-    return materialized(result)
+    return owned(result)
 
 
-def materialized(x: Tensor) -> Tensor:
-    """x with memory of its own, when eager."""
-    if MODES.recorder is None and x._array is not None and not x._array.flags.owndata:
-        return Tensor.of_array(np.array(x._array), x.type.strong())
-    return x
-
-
-def as_shape(shape: Any) -> tuple[Any, ...]:
-    """A shape given as an int or a sequence."""
-    from ops.dims import Dim
-
-    if isinstance(shape, int | np.integer | Dim):
-        return (shape,)
-    return tuple(shape)
-
-
-def zeros(shape: int | Sequence[int], dtype: Any = None) -> Tensor:
+@public
+def zeros(shape: Shape, *, dtype: Any = None) -> Tensor:
     """Zeros; float32 unless told otherwise."""
-    return full(shape, 0, dtype or DEFAULT_FLOAT)
+    return full(shape, 0, dtype=DEFAULT_FLOAT if dtype is None else dtype)
 
 
-def ones(shape: int | Sequence[int], dtype: Any = None) -> Tensor:
+@public
+def ones(shape: Shape, *, dtype: Any = None) -> Tensor:
     """Ones; float32 unless told otherwise."""
-    return full(shape, 1, dtype or DEFAULT_FLOAT)
+    return full(shape, 1, dtype=DEFAULT_FLOAT if dtype is None else dtype)
 
 
-def zeros_like(x: Any, dtype: Any = None) -> Tensor:
+@public
+def empty(shape: Shape, *, dtype: Any = None) -> Tensor:
+    """The same as `zeros`: no memory is handed out with what was in it before."""
+    return zeros(shape, dtype=dtype)
+
+
+@public
+def zeros_like(x: Any, /, *, dtype: Any = None) -> Tensor:
     """Zeros of x's shape and element type."""
-    x = as_tensor(x)
-    return full(x.type.shape, 0, dtype or x.type.dtype)
+    return full_like(x, 0, dtype=dtype)
 
 
-def ones_like(x: Any, dtype: Any = None) -> Tensor:
+@public
+def ones_like(x: Any, /, *, dtype: Any = None) -> Tensor:
     """Ones of x's shape and element type."""
-    x = as_tensor(x)
-    return full(x.type.shape, 1, dtype or x.type.dtype)
+    return full_like(x, 1, dtype=dtype)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+@public
+def empty_like(x: Any, /, *, dtype: Any = None) -> Tensor:
+    """The same as `zeros_like`."""
+    return full_like(x, 0, dtype=dtype)
+
+
+@public
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None) -> Tensor:
     """A Tensor of x's shape and element type, every element fill_value."""
     x = as_tensor(x)
-    return full(x.type.shape, fill_value, dtype or x.type.dtype)
+    own = DEFAULT_FLOAT if x.type.weak and is_floating(x.type.dtype) else x.type.dtype
+    return full(x.type.shape, fill_value, dtype=own if dtype is None else dtype)
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
-    """start, start + step ... below stop; with one argument 0 to it. Integers unless a float is given."""
+# ---- sequences of numbers ------------------------------------------------------------------------
+
+
+def _python_number(x: Any) -> Any:
+    """A bound of a range as a Python number: what it is in a trace decides sizes, so it must be known."""
+    if isinstance(x, int | float | Dim):
+        return x
+    if isinstance(x, Tensor | np.generic | np.ndarray) and x.ndim == 0:
+        return x.item()
+    raise ArgumentError(f"expected a number, got {type(x).__name__}: {x!r:.60}")
+
+
+@public
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None) -> Tensor:
+    """start, start + step ... before stop; with one argument 0 to it. int64, or float32 where a float is given."""
     if stop is None:
         start, stop = 0, start
-    floating = any(isinstance(v, float) for v in (start, stop, step))
-    name = dtype_name(dtype) if dtype is not None else (DEFAULT_FLOAT if floating else "int64")
+    start, stop, step = map(_python_number, (start, stop, step))
     if step == 0:
-        raise located(ArgumentError("arange needs a step other than 0"))
-    count = max(0, int(-(-(stop - start) // step)))
-    line = apply("Iota", shape=(count,), axis=0, dtype="int64" if not floating else "float64")
+        raise ArgumentError("arange needs a step other than 0")
+    floating = any(isinstance(v, float) for v in (start, stop, step))
+    if floating or all(isinstance(v, int) for v in (start, stop, step)):
+        count: Size = max(0, math.ceil((stop - start) / step) if floating else -((start - stop) // step))
+    else:
+        from ops import dims
+
+        count = dims.maximum((stop - start + step - (1 if step > 0 else -1)) // step, 0)
+    name = dtype_name(dtype) if dtype is not None else (DEFAULT_FLOAT if floating else DEFAULT_INTEGER)
+    line = apply("Iota", shape=(count,), axis=0, dtype="float64" if floating else "int64")
     if step != 1:
         line = apply("Mul", line, constant(step, line.type.dtype))
-    if start != 0:
-        line = apply("Add", line, constant(start, line.type.dtype))
+    if not (isinstance(start, int | float) and start == 0):
+        first = cast(as_tensor(start), "int64") if isinstance(start, Dim) else constant(start, line.type.dtype)
+        line = apply("Add", line, first)
     return cast(line, name)
 
 
-def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
-    """n rows of m columns (n by default), ones on the k-th diagonal."""
-    m = n if m is None else m
-    row = apply("Iota", shape=(n, m), axis=0, dtype="int64")
-    column = apply("Iota", shape=(n, m), axis=1, dtype="int64")
-    hit = apply("Equal", apply("Add", row, constant(k, "int64")), column)
-    return cast(hit, dtype_name(dtype or DEFAULT_FLOAT))
+@public
+def linspace(start: Any, stop: Any, /, num: Size, *, dtype: Any = None, endpoint: bool = True) -> Tensor:
+    """num evenly spaced numbers from start to stop, float32 unless told otherwise; without the endpoint, to before it.
+
+    Computed in float64 and rounded once; down where dtype is an integer type.
+    """
+    name = dtype_name(DEFAULT_FLOAT if dtype is None else dtype)
+    wide = name if is_floating(name) else "float64"
+    start, stop = _python_number(start), _python_number(stop)
+    line: Tensor = apply("Linspace", start=start, stop=stop, num=num, endpoint=endpoint, dtype=wide)
+    return line if wide == name else cast(apply("Floor", line), name)
 
 
-def linspace(start: float, stop: float, num: int, dtype: Any = None, endpoint: bool = True) -> Tensor:
-    """num evenly spaced numbers from start to stop."""
-    steps = num - 1 if endpoint else num
-    position = apply("Iota", shape=(num,), axis=0, dtype="float64")
-    step = (stop - start) / steps if steps else 0.0
-    line = apply("Add", apply("Mul", position, constant(step, "float64")), constant(start, "float64"))
-    return cast(line, dtype_name(dtype or DEFAULT_FLOAT))
+@public
+def eye(n_rows: Size, n_cols: Size | None = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
+    """A matrix with ones on its k-th diagonal, square unless n_cols is given."""
+    shape = (n_rows, n_rows if n_cols is None else n_cols)
+    result: Tensor = apply("Eye", shape=shape, k=k, dtype=dtype_name(DEFAULT_FLOAT if dtype is None else dtype))
+    return result
+
+
+@public
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
+    """Coordinates of a grid from 1-d coordinates of its axes: one Tensor for each axis, all of the grid's shape.
+
+    indexing "ij": the k-th operand runs along axis k; "xy": the first two are swapped.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f'indexing must be "xy" or "ij", got {indexing!r}')
+    lines = [as_tensor(a) for a in arrays]
+    for line in lines:
+        if line.ndim != 1:
+            raise ShapeError(f"meshgrid takes 1-d coordinates, got shape {line.shape}")
+    order = list(range(len(lines)))
+    if indexing == "xy" and len(lines) > 1:
+        order[:2] = [1, 0]
+    shape = tuple(lines[k].type.shape[0] for k in order)
+    grid = []
+    for k, line in enumerate(lines):
+        place = order.index(k)
+        column = tuple(-1 if axis == place else 1 for axis in range(len(lines)))
+        sizes = tuple(line.type.size if d == -1 else d for d in column)
+        grid.append(apply("Expand", apply("Reshape", line, shape=sizes), shape=shape))
+    return tuple(grid)
 
 
 __all__ = [
     "arange",
     "asarray",
     "astype",
+    "empty",
+    "empty_like",
     "eye",
     "full",
     "full_like",
     "linspace",
+    "meshgrid",
     "ones",
     "ones_like",
     "tensor",
     "zeros",
     "zeros_like",
 ]
-

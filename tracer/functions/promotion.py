@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ops.dims import Dim
 from ops.errors import DTypeError
 from ops.operator import ArrayData
 from ops.promotion import floating_type, promote, result_type
-from ops.types import Type, is_floating, numpy_dtype
+from ops.types import DEFAULT_FLOAT, Type, is_floating, is_integer, numpy_dtype
 from tracer.dispatch import apply, constant
 from tracer.functions.creation import as_tensor, cast
 from tracer.modes import MODES
@@ -22,12 +23,29 @@ _NUMBER_TYPES = {
 }
 
 
+def number_type(x: Any) -> Type | None:
+    """The weak type of a Python number, None for anything else. NumPy's scalars are arrays."""
+    found = _NUMBER_TYPES.get(type(x))
+    if found is None and isinstance(x, int | float) and not isinstance(x, np.generic):
+        return _NUMBER_TYPES[int if isinstance(x, int) else float]  # an IntEnum, for one
+    return found
+
+
+def type_of(x: Any) -> Type:
+    """The type with which an operand takes part in promotion."""
+    return number_type(x) or as_tensor(x).type
+
+
 def prepare(*operands: Any, floating: bool = False) -> list[Tensor]:
-    """Tensors of one element type. `floating`: integers and bools become float32. Raises `DTypeError`, `ArgumentError`."""
+    """Tensors of one element type. `floating`: integers and bools become float32.
+
+    Raises `DTypeError` for elements that are no numbers and for Python integers that do not fit, `ArgumentError` for what is
+    no operand at all.
+    """
     tensors: list[Any] = []
     types: list[Type] = []
     for x in operands:
-        kind = _NUMBER_TYPES.get(type(x))
+        kind = number_type(x)
         if kind is None:
             x = as_tensor(x)
             kind = x.type
@@ -35,7 +53,7 @@ def prepare(*operands: Any, floating: bool = False) -> list[Tensor]:
         types.append(kind)
     dtype, weak = result_type(*types)
     if weak and not any(isinstance(x, Tensor) for x in tensors):
-        dtype, weak = ("float32" if dtype == "float64" else dtype), False
+        dtype, weak = (DEFAULT_FLOAT if dtype == "float64" else dtype), False
     if floating and not (weak and is_floating(dtype)):
         dtype, weak = floating_type(*types), False
     return [_bring(x, dtype, weak) for x in tensors]
@@ -44,26 +62,33 @@ def prepare(*operands: Any, floating: bool = False) -> list[Tensor]:
 def _bring(x: Any, dtype: str, weak: bool) -> Tensor:
     if isinstance(x, Tensor):
         if weak:
-            return x if x.type.dtype == dtype else _weaken(x, dtype)
+            return x if x.type.dtype == dtype else cast(x, dtype)
         return cast(x, dtype)
     return number(x, dtype, weak)
 
 
-def _weaken(x: Tensor, dtype: str) -> Tensor:
-    """A weak value in another weak kind: Python's int to float."""
-    return cast(x, dtype)
-
-
 def number(x: bool | int | float, dtype: str, weak: bool = False) -> Tensor:
     """A Python number as a constant. Raises `DTypeError` when an integer does not fit."""
-    if "int" in dtype and isinstance(x, int):
+    if is_integer(dtype) and isinstance(x, int) and not fits(x, dtype):
         info = np.iinfo(dtype)
-        if not info.min <= x <= info.max:
-            raise DTypeError(f"the Python integer {x} does not fit {dtype} ({info.min} to {info.max})")
+        raise DTypeError(
+            f"the Python integer {x} does not fit {dtype} ({info.min} to {info.max}); cast the other operand to a wider type"
+        )
     if weak and MODES.recorder is not None:
         result: Tensor = apply("Constant", value=ArrayData.of(np.asarray(x, numpy_dtype(dtype))), weak=True)
         return result
     return constant(x, dtype)
 
 
-__all__ = ["number", "prepare", "promote"]
+def fits(x: int, dtype: str) -> bool:
+    """Whether an integer type holds a Python integer."""
+    info = np.iinfo(dtype)
+    return bool(info.min <= x <= info.max)
+
+
+def size_value(size: int | Dim) -> Any:
+    """A size as an operand: an int as it is, a symbolic one as a value that the program gets when it runs."""
+    return apply("Dimension", size=size) if isinstance(size, Dim) else size
+
+
+__all__ = ["fits", "number", "number_type", "prepare", "promote", "size_value", "type_of"]

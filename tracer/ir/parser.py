@@ -84,9 +84,10 @@ class _Parser:
     def run(self, text: str) -> Graph:
         number = 0
         for number, raw in enumerate(text.split("\n"), 1):
-            stripped = raw.strip(" \t\r")
-            if stripped and not stripped.startswith("#"):
-                self._line(Reader(stripped, number, self.constants, self.types))
+            line = raw.rstrip(" \t\r")
+            indent = len(line) - len(line.lstrip(" \t"))
+            if line and line[indent] != "#":
+                self._line(Reader(line, number, indent, self.constants, self.types))
         if self.stack:
             raise ParseError(
                 f"line {number}: the text ends, but the graph opened in line "

@@ -44,11 +44,11 @@ class Reader:
     """A line and a position in it."""
 
     def __init__(
-        self, text: str, number: int, constants: Constants, types: dict[str, Type]
+        self, text: str, number: int, position: int, constants: Constants, types: dict[str, Type]
     ) -> None:
         self.text = text
         self.number = number
-        self.position = 0
+        self.position = position
         self.constants = constants
         self.types = types
 

@@ -61,6 +61,7 @@ class Lowering:
         self.fusion = Fusion(graph)
         self.producer: dict[Value, Node] = {v: n for n in graph.nodes for v in n.outputs}
         self.buffers: dict[Value, Buffer] = {}
+        self.arranged: dict[Value, Strided] = {}
         self.partials: dict[Step, list[Buffer]] = {}
         self.reduced: dict[Step, int] = {}
         self.modes: dict[Step, str] = {}
@@ -94,6 +95,13 @@ class Lowering:
                 and Layout(Buffer(v.type, ""), layout).is_contiguous
                 and int(base.type.size) == int(v.type.size)
             )
+            if layout is not None and not whole and base not in self.buffers and base not in inputs:
+                turned = self._turned(base, layout)
+                if turned is not None and number not in self.updates:
+                    buffer = Buffer(v.type.strong(), "output", number)
+                    self.buffers[base] = self.output_buffers[number] = buffer
+                    self.arranged[base] = turned
+                    continue
             if base in inputs or base in self.buffers or not whole or self._is_data(base):
                 if number not in self.updates and v in inputs:
                     continue  # handed through
@@ -108,6 +116,22 @@ class Lowering:
                 continue
             buffer = Buffer(base.type, "output", number)
             self.buffers[base] = self.output_buffers[number] = buffer
+
+    def _turned(self, base: Value, view: Strided) -> Strided | None:
+        """How a matrix product must lie so that a permutation of it that is returned is row-major; None for other views."""
+        group = self.fusion.group_of.get(base)
+        if group is None or group.find().kind != "contraction":
+            return None
+        shape = tuple(map(int, base.type.shape))
+        old = contiguous_strides(shape)
+        new = contiguous_strides(view.shape)
+        moved = {s: n for d, s, n in zip(view.shape, view.strides, new, strict=True) if d != 1}
+        sizes = {s: d for d, s in zip(view.shape, view.strides, strict=True) if d != 1}
+        if view.offset or any(d != 1 and sizes.get(s) != d for d, s in zip(shape, old, strict=True)):
+            return None
+        turned = Strided(shape, tuple(moved.get(s, 1) if d != 1 else 1 for d, s in zip(shape, old, strict=True)))
+        others = [u for u, (source, _) in self.fusion.aliases.items() if source is base]
+        return turned if all(self._through(base, u, turned) is not None for u in others) else None
 
     def _readers(self, order: dict[int, int]) -> dict[Value, list[int]]:
         """For each value the positions of the groups that read its buffer, views included."""
@@ -165,10 +189,29 @@ class Lowering:
         """Where a value lies."""
         base, strided = self._base(v)
         buffer = self.buffer(base)
+        arranged = self.arranged.get(base)
+        if arranged is not None:
+            if strided is None:
+                return Layout(buffer, arranged)
+            strided = self._through(base, v, arranged)
         if strided is None:
             shape = tuple(map(int, v.type.shape))
             strided = Strided(shape, contiguous_strides(shape))
         return Layout(buffer, strided)
+
+    def _through(self, base: Value, v: Value, layout: Strided) -> Strided | None:
+        """The layout of a view of a value that does not lie row-major, None where only a copy can do it."""
+        chain: list[Node] = []
+        while v is not base:
+            chain.append(self.producer[v])
+            v = chain[-1].inputs[0]
+        for node in reversed(chain):
+            shape = tuple(map(int, node.outputs[0].type.shape))
+            found = node.op.compute.rule(layout, shape, node.attrs)  # type: ignore[union-attr]
+            if found is None:
+                return None
+            layout = found
+        return layout
 
     def _constant(self, array: np.ndarray[Any, Any], type_: Type) -> Buffer:
         buffer = Buffer(type_, "constant", data=np.ascontiguousarray(array))

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from codegen.memory import allocate
 
 
 from ops.compute import Gather, ScatterAdd
@@ -27,8 +30,19 @@ class IndexCheck:
 
     def __call__(self, inputs: Sequence[Any]) -> None:
         """Test the indices of one call."""
-        for (node, size), bad in zip(self.nodes, self.executable(inputs), strict=True):
-            if bad._data()[()]:
+        self._judge([bool(bad._data()[()]) for bad in self.executable(inputs)])
+
+    def test_words(self, *words: Any) -> None:
+        """The same, given the words of the inputs (pointers and numbers)."""
+        block = allocate(64 * len(self.nodes) + self.executable._workspace + 64)
+        pointers = [block.pointer + 64 * k for k in range(len(self.nodes))]
+        self.executable._call(*words, *pointers, block.pointer + 64 * len(self.nodes))
+        if block.array((len(self.nodes),), np.bool_, 0, (64,)).any():
+            self._judge([bool(b) for b in block.array((len(self.nodes),), np.bool_, 0, (64,))])
+
+    def _judge(self, bad: list[bool]) -> None:
+        for (node, size), wrong in zip(self.nodes, bad, strict=True):
+            if wrong:
                 where = f"\n  at {node.source}" if node.source else ""
                 raise BoundsError(
                     f"{node.op.name}: an index is out of range for an axis of size {size}; possible: {-size} to {size - 1}{where}"

@@ -12,6 +12,7 @@ from tracer.graph import Graph
 from tracer.passes.decompose import decompose
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.simplify import simplify
+from tracer.passes.spread import spread_scalars
 from tracer.passes.subexpressions import share_subexpressions
 
 Pass = Callable[[Graph], Graph]
@@ -21,6 +22,7 @@ PIPELINE: tuple[Pass, ...] = (
     decompose,  # composites to what kernels compute
     simplify,  # rewrites that change no bit
     share_subexpressions,  # equal computations once
+    spread_scalars,  # after sharing: learning rates and the like go into every kernel that needs them
     remove_dead_code,
 )
 

@@ -18,6 +18,8 @@ from tracer.tracing.guards import build_guard
 from tracer.tracing.record import Recorded
 from tracer.tracing.signature import Leaf
 
+_UNKNOWN = object()
+
 
 class Entry:
     """A trace with its guard; compiled when it first runs."""
@@ -34,6 +36,7 @@ class Entry:
         self.runs = 0
         self._executable: Executable | None = None
         self._backward: Executable | None = None
+        self._launch: Any = _UNKNOWN
         self.graph = self._named()
 
     def _named(self) -> Graph:
@@ -73,6 +76,15 @@ class Entry:
                 number += 1
             self._executable = Executable(self.graph, updates)
         return self._executable
+
+    def launch(self, args: tuple[Any, ...]) -> Any:
+        """The fast way into the program for calls like this one, None if there is none."""
+        if self._launch is _UNKNOWN:
+            from tracer.tracing.launch import build_launch
+            from tracer.tracing.signature import flatten
+
+            self._launch = build_launch(self, flatten(args, {})[1])
+        return self._launch
 
     def backward_executable(self) -> Executable:
         """The compiled program of the gradients of the results."""

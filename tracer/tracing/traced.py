@@ -19,6 +19,7 @@ from tracer.dispatch import located
 from tracer.graph import Graph
 from tracer.modes import MODES
 from tracer.tracing.entry import Entry
+from tracer.tracing.launch import MISS
 from tracer.tracing.record import NeedNumber, record
 from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 
@@ -58,6 +59,7 @@ class TracedFunction(Generic[P, R]):
         self._static_leaves: set[tuple[Any, int]] = set()
         self._entries: dict[Any, list[Entry]] = {}
         self._count = 0
+        self._launch: Callable[[tuple[Any, ...]], Any] | None = None
         try:
             self._signature = inspect.signature(function)
             self._parameters = tuple(self._signature.parameters)
@@ -74,8 +76,14 @@ class TracedFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if MODES.recorder is not None or not CONFIG.jit:
             return self._function(*args, **kwargs)  # inside another trace: inlined
+        if not kwargs and self._launch is not None:
+            result: R = self._launch(args)
+            if result is not MISS:
+                return result
         entry, leaves = self._find(args, kwargs)
-        result: R = entry.run(leaves)
+        result = entry.run(leaves)
+        if not kwargs and CONFIG.fast:
+            self._launch = entry.launch(args)
         return result
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -233,6 +241,7 @@ class TracedFunction(Generic[P, R]):
             self._entries.clear()
             self._static_leaves.clear()
             self._count = 0
+            self._launch = None
 
     def __repr__(self) -> str:
         return f"<traced function {self._name}: {sum(len(e) for e in self._entries.values())} programs>"
