@@ -341,6 +341,7 @@ def _advance_rule(g: Any, n: Application) -> Any:
         ErrorSample((Type("uint64", (2,)),), ArgumentError, "at least 0", {"count": -1}),
     ),
     dtypes=("uint64",),
+    random=True,
 )
 def philox_advance(state: Array, *, count: int | Dim) -> Array:
     """The state after a draw of `count` elements: the offset moved on, modulo 2**64."""

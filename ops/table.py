@@ -15,6 +15,7 @@ from ops import logic as logic
 from ops import movement as movement
 from ops import normalization as normalization
 from ops import powers as powers
+from ops import random as random
 from ops import reduce_extremes as reduce_extremes
 from ops import reductions as reductions
 from ops import repetition as repetition
