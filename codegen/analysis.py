@@ -6,8 +6,11 @@ Knows the specification only: no target, no text of loops. A faulty specificatio
 from __future__ import annotations
 
 import keyword
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from codegen.cuda_scalar import Scalar, expression
+from codegen.errors import SpecError, Unsupported
 from codegen.source import words
 from codegen.spec import (
     Combine,
@@ -23,19 +26,12 @@ from codegen.spec import (
     Store,
 )
 from codegen.vector.elements import DTYPE, LANE_ELEMENT, MEMORY_ELEMENT
+from codegen.words import JIT_NAMES
 
 # What the printers call their own variables, beside <operand>_..., n_<axis>, <result>_<state>.
 RESERVED = frozenset(
-    "lo hi args lane lanes left live begin stop end chunk chunks number pending level task row rest whole chunk_end first_row last_row block position distance cuda".split()
+    ["lo", "hi", "args", "lane", "lanes", "left", "live", "begin", "stop", "end", "chunk", "chunks", "number", "pending", "level", "task", "row", "rest", "whole", "chunk_end", "first_row", "last_row", "block", "position", "distance", "cuda"]
 )
-
-
-class SpecError(ValueError):
-    """A kernel specification that means nothing: an unknown name, a wrong number of indices, a statement out of place."""
-
-
-class Unsupported(NotImplementedError):
-    """A specification or schedule that a target cannot run. The message says which part and what to do instead."""
 
 
 def lane_element(dtype: str) -> str:
@@ -56,22 +52,25 @@ def memory_element(dtype: str) -> str:
     return MEMORY_ELEMENT[dtype]
 
 
-def over_rows(statement: Statement) -> bool:
-    """Whether it is a fold over the rows."""
-    return isinstance(statement, Fold) and statement.over == "rows"
+def function_name(spec: KernelSpec) -> str:
+    """The name of the printed function: the spec's, unless kernel text says that of something else."""
+    taken = spec.name in JIT_NAMES or spec.name in RESERVED
+    return f"{spec.name}_kernel" if taken else spec.name
 
 
 @dataclass
 class Analysis:
     """Facts about a spec under a schedule.
 
-    `elements`: the lane element of each value. `varying`: values whose lanes differ. `numbers`: of the statements, by place.
+    `elements`: the lane element of each value. `varying`: values whose lanes differ. `homes`: the number of the stage whose
+    loop gives a value, None for values of a row.
     """
 
     spec: KernelSpec
     schedule: Schedule
     elements: dict[str, str] = field(default_factory=dict)
     varying: set[str] = field(default_factory=set)
+    homes: dict[str, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         spec = self.spec
@@ -82,9 +81,11 @@ class Analysis:
         self.sizes = frozenset(spec.size_names)
         self._check_names()
         number = 0
-        for stage in spec.stages:
+        for self._stage, stage in enumerate(spec.stages):
             if stage.over not in ((), (self.inner,)):
-                raise self._error(f"a stage is over () or the inner axis ({self.inner},); got {stage.over}")
+                raise self._error(
+                    f"a stage is over () or the inner axis ({self.inner},); got {stage.over}"
+                )
             for statement in stage.body:
                 self._visit(stage, statement, number)
                 number += 1
@@ -110,7 +111,9 @@ class Analysis:
 
     def _check_names(self) -> None:
         spec = self.spec
-        names = [spec.name, *(o.name for o in spec.operands)]
+        if not spec.name.isidentifier() or keyword.iskeyword(spec.name):
+            raise self._error(f"{spec.name!r} cannot be the name of a function")
+        names = [o.name for o in spec.operands]
         names += [n for a in spec.axes for n in (a.name, *a.parts)]
         for name in names:
             self._check_name(name)
@@ -118,13 +121,13 @@ class Analysis:
         if twice:
             raise self._error(f"{', '.join(sorted(twice))} names two things")
         kinds = [a.kind for a in spec.axes]
-        if kinds.count("inner") > 1 or "inner" in kinds and "row" in kinds[kinds.index("inner") :]:
+        if kinds.count("inner") > 1 or ("inner" in kinds and "row" in kinds[kinds.index("inner") :]):
             raise self._error("axes are rows first, then at most one inner axis")
         for o in spec.operands:
             memory_element(o.dtype)
 
     def _check_name(self, name: str) -> None:
-        if not name.isidentifier() or keyword.iskeyword(name) or name in RESERVED:
+        if not name.isidentifier() or keyword.iskeyword(name) or name in RESERVED or name in JIT_NAMES:
             raise self._error(f"{name!r} cannot be a name in kernel text")
 
     def _check_mode(self) -> None:
@@ -140,18 +143,28 @@ class Analysis:
         if mode == "split":
             for fold in folds:
                 self._check_partials(fold.dsts, fold.folding)
-        if self.schedule.swap and (mode != "rows" or folds or len(loops) != 1 or spec.stages[-1] is not loops[0]):
-            raise self._error("swap is for mode 'rows', with one loop over the inner axis, last, and without folds")
+        if self.schedule.swap and (
+            mode != "rows" or folds or len(loops) != 1 or spec.stages[-1] is not loops[0]
+        ):
+            raise self._error(
+                "swap is for mode 'rows', with one loop over the inner axis, last, and without folds"
+            )
 
-    def _check_partials(self, dsts: tuple[str, ...], folding: Folding) -> None:
+    def _check_partials(
+        self, dsts: tuple[str, ...], folding: Folding, roles: tuple[str, ...] = ("partial",)
+    ) -> None:
         if len(dsts) != len(folding.state):
-            raise self._error(f"folding {folding.name} has {len(folding.state)} states; got partials {dsts}")
+            raise self._error(
+                f"folding {folding.name} has {len(folding.state)} states; got partials {dsts}"
+            )
         for name, (state, element) in zip(dsts, folding.state, strict=True):
             o = self.operands.get(name)
-            if o is None or o.role != "partial":
+            if o is None or o.role not in roles:
                 raise self._error(f"{name!r} should be an operand of role 'partial'")
             if memory_element(o.dtype) != lane_element(element):
-                raise self._error(f"state {state} of {folding.name} is {element}; partial {name} is {o.dtype}")
+                raise self._error(
+                    f"state {state} of {folding.name} is {element}; partial {name} is {o.dtype}"
+                )
 
     # ---- one statement ---------------------------------------------------------------------------------------------------
     def _visit(self, stage: Stage, s: Statement, number: int) -> None:
@@ -164,6 +177,11 @@ class Analysis:
             self._define(s.dst, self.operands[s.operand].dtype, self._varies(names, stage), where)
         elif isinstance(s, Let):
             names = words(s.text) & self.elements.keys()
+            for name in names:
+                self._value(name, where)
+            found = self._typed(s.text, self.elements, self.sizes, where)
+            if found not in (None, lane_element(s.dtype)):
+                raise self._error(f"{where}: {s.text!r} gives {found}, not {s.dtype}")
             self._define(s.dst, s.dtype, bool(stage.over) and bool(names & self.varying), where)
         elif isinstance(s, Index):
             known = {*self.rows, *self.parts, "*"} | ({self.inner} if self.inner else set())
@@ -173,7 +191,7 @@ class Analysis:
                 raise self._error(f"{where}: position along {s.axis} outside its loop")
             self._define(s.dst, "int64", self._varies({s.axis}, stage), where)
         elif isinstance(s, Combine):
-            self._check_partials(s.partials, s.folding)
+            self._check_partials(s.partials, s.folding, ("in", "partial"))
             for dst, dtype in zip(s.dsts, s.dtypes, strict=True):
                 self._define(dst, dtype, bool(stage.over), where)
             if not any(a.kind == "reduced" and a.name == s.reduced for a in self.spec.axes):
@@ -187,33 +205,54 @@ class Analysis:
     def _fold(self, s: Fold, stage: Stage, where: str) -> None:
         f = s.folding
         for name in s.args:
-            self._value(name, where)
+            if name.isidentifier() and name not in ("True", "False"):
+                self._value(name, where)
         if not f.exact and len(f.state) != 1:
-            raise self._error(f"{where}: a folding that rounds has one state; {f.name} has {len(f.state)}")
+            raise self._error(
+                f"{where}: a folding that rounds has one state; {f.name} has {len(f.state)}"
+            )
         if s.over == "rows":
             self._check_partials(s.dsts, f)
         elif s.over != self.inner or not stage.over:
-            raise self._error(f"{where}: folds over the inner axis in its loop, or over 'rows'; got {s.over!r}")
+            raise self._error(
+                f"{where}: folds over the inner axis in its loop, or over 'rows'; got {s.over!r}"
+            )
         elif self.schedule.mode != "split":
             if len(s.dsts) != len(f.finish):
-                raise self._error(f"{where}: {f.name} gives {len(f.finish)} results; got names {s.dsts}")
+                raise self._error(
+                    f"{where}: {f.name} gives {len(f.finish)} results; got names {s.dsts}"
+                )
             for dst, text in zip(s.dsts, f.finish, strict=True):
-                self._define(dst, self._finished(f, text), False, where)
+                self._define(dst, self._finished(f, text, where), False, where, folded=True)
 
-    def _finished(self, f: Folding, text: str) -> str:
-        """The lane element of a finish text: a conversion names it, else it is that of the one state it names."""
-        for element in DTYPE:
-            if text.startswith(f"to_{element}("):
-                return element
-        named = [e for n, e in f.state if n in words(text)]
-        return named[0] if named else f.state[0][1]
+    def _finished(self, f: Folding, text: str, where: str) -> str:
+        """The lane element of a finish text."""
+        states = {name: lane_element(dtype) for name, dtype in f.state}
+        found = self._typed(text, states, (), f"{where}: finish of {f.name}")
+        if found is None:
+            raise self._error(f"{where}: finish {text!r} of {f.name} names no state")
+        return found
+
+    def _typed(
+        self, text: str, elements: Mapping[str, str], sizes: Collection[str], where: str
+    ) -> str | None:
+        """The lane element of a text; None when it names sizes and numbers only, or lanes."""
+        try:
+            value = expression(text, elements, sizes, {})
+        except Unsupported:
+            return None
+        except (TypeError, NameError, SyntaxError) as error:
+            raise self._error(f"{where}: {text!r}: {error}") from error
+        return value.element if isinstance(value, Scalar) else None
 
     def _index(self, operand: str, index: tuple[str, ...], stage: Stage, where: str) -> None:
         o = self.operands.get(operand)
         if o is None:
             raise self._error(f"{where}: no operand {operand!r}")
         if len(index) != len(o.strides):
-            raise self._error(f"{where}: {operand} has {len(o.strides)} index positions; got {index}")
+            raise self._error(
+                f"{where}: {operand} has {len(o.strides)} index positions; got {index}"
+            )
         for name in index:
             if name in {self.inner, *self.parts}:
                 if not stage.over:
@@ -228,14 +267,21 @@ class Analysis:
     def _value(self, name: str, where: str) -> str:
         if name not in self.elements:
             raise self._error(f"{where}: no value {name!r} has been given before")
+        if self.homes[name] not in (None, self._stage):
+            raise self._error(f"{where}: {name!r} is a value of the loop of stage {self.homes[name]}")
         return self.elements[name]
 
-    def _define(self, name: str, dtype: str, varying: bool, where: str) -> None:
+    def _define(self, name: str, dtype: str, varying: bool, where: str, folded: bool = False) -> None:
+        """Note a new value. `folded`: a loop gives it, but it is one of the row."""
+        row = folded or not self.spec.stages[self._stage].over
         self._check_name(name)
         if name in self.operands or name in self.sizes:
             raise self._error(f"{where}: {name!r} is already an operand or a size")
         element = lane_element(dtype)
         if self.elements.setdefault(name, element) != element:
-            raise self._error(f"{where}: {name!r} is {self.elements[name]} before and {element} here")
+            raise self._error(
+                f"{where}: {name!r} is {self.elements[name]} before and {element} here"
+            )
+        self.homes[name] = None if row else self._stage
         if varying:
             self.varying.add(name)

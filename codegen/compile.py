@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from codegen.analysis import SpecError, memory_element
+from codegen.analysis import function_name, memory_element
+from codegen.errors import SpecError
 from codegen.cpu import Notes, cpu_text
 from codegen.kernels import Kernel, kernel
 from codegen.spec import CHUNK, WIDTH, KernelSpec, Schedule, key
@@ -37,17 +38,19 @@ def compile_cpu(
         import codegen.vector.jit
         import codegen.words_jit  # noqa: F401  registers the names of the text
 
-        return function(source, spec.name, JIT_NAMES)
+        return function(source, function_name(spec), JIT_NAMES)
 
     return kernel(key(spec, schedule), spec.name, build, text=source)
 
 
-def unjitted(spec: KernelSpec, schedule: Schedule | None = None) -> Callable[[int, int, Sequence[Any]], None]:
+def unjitted(
+    spec: KernelSpec, schedule: Schedule | None = None
+) -> Callable[[int, int, Sequence[Any]], None]:
     """The same text as plain Python: call it with lo, hi and an `argument_block` whose pointers are `buffer_of` arrays.
 
     A stray index raises, and a debugger steps through the kernel's lines.
     """
-    return function(cpu_text(spec, schedule), spec.name, PLAIN_NAMES)
+    return function(cpu_text(spec, schedule), function_name(spec), PLAIN_NAMES)
 
 
 def function(source: str, name: str, names: Mapping[str, Any]) -> Callable[..., Any]:
@@ -78,14 +81,17 @@ def argument_block(
     for name in spec.size_names:
         block.append(int(sizes[name[2:]]))
     for o in spec.operands:
+        if None not in o.strides:
+            continue
         given = (strides or {}).get(o.name)
         if given is None:
-            if None in o.strides:
-                raise SpecError(f"kernel {spec.name}: operand {o.name} has run-time strides and none were given")
-            continue
+            raise SpecError(
+                f"kernel {spec.name}: operand {o.name} has run-time strides and none were given"
+            )
         if len(given) != len(o.strides):
             raise SpecError(
-                f"kernel {spec.name}: operand {o.name} has {len(o.strides)} index positions; got strides {tuple(given)}"
+                f"kernel {spec.name}: operand {o.name} has {len(o.strides)} index positions; "
+                f"got strides {tuple(given)}"
             )
         block += [int(g) for s, g in zip(o.strides, given, strict=True) if s is None]
     return block

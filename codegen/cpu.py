@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from codegen.analysis import Analysis, Unsupported, lane_element, memory_element
+from codegen.analysis import Analysis, function_name, lane_element, memory_element
+from codegen.errors import Unsupported
 from codegen.cpu_access import Access
 from codegen.cpu_fold import FoldText
-from codegen.source import Source, words
+from codegen.let_text import vector_text
+from codegen.source import Source
 from codegen.spec import (
     CHUNK,
     WIDTH,
@@ -28,7 +30,9 @@ from codegen.spec import (
     Store,
 )
 
-Notes = Mapping[int, str]  # number of a statement, counted through the stages -> what is printed behind its line
+Notes = Mapping[
+    int, str
+]  # number of a statement, counted through the stages -> what is printed behind its line
 
 
 def cpu_text(spec: KernelSpec, schedule: Schedule | None = None, notes: Notes | None = None) -> str:
@@ -61,7 +65,7 @@ class _Printer:
             "scatter": self._scatter,
         }[self.schedule.mode]()
         out = Source()
-        out.open(f"def {self.spec.name}(lo, hi, args):")
+        out.open(f"def {function_name(self.spec)}(lo, hi, args):")
         self._unpack(out, body.words)
         out.extend(body)
         return str(out)
@@ -137,7 +141,9 @@ class _Printer:
                 if isinstance(s, Fold) and s.over == "rows":
                     for name, init in zip(s.dsts, self.folds.initial(s.folding), strict=True):
                         if stage.over:
-                            looped.line(f"store_part({name}, task*n_{self.inner} + {self.inner}, left, {init})")
+                            looped.line(
+                                f"store_part({name}, task*n_{self.inner} + {self.inner}, left, {init})"
+                            )
                         else:
                             out.line(f"store_one({name}, task, {init})")
         if looped.lines:
@@ -210,7 +216,9 @@ class _Printer:
         self.folds.start(out, [f for f in folds if f.folding.exact])
         if rounding:
             if begin != "0":
-                raise Unsupported(f"kernel {self.spec.name}: a fold that rounds in mode {self.schedule.mode!r}")
+                raise Unsupported(
+                    f"kernel {self.spec.name}: a fold that rounds in mode {self.schedule.mode!r}"
+                )
             out.open(f"for chunk in range(0, max({end}, 1), {CHUNK}):")  # of no elements too
             out.line(f"chunk_end = min({end}, chunk + {CHUNK})")
             self.folds.start(out, rounding)
@@ -285,12 +293,15 @@ class _Printer:
     def _note(self, number: int) -> str:
         return self.notes.get(number, "")
 
-    def _statement(self, out: Source, s: Statement, number: int, *, looped: bool, masked: bool) -> None:
+    def _statement(
+        self, out: Source, s: Statement, number: int, *, looped: bool, masked: bool
+    ) -> None:
         note = self._note(number)
         if isinstance(s, Load):
             out.line(f"{s.dst} = {self.access.load(s, looped, masked)}", note)
         elif isinstance(s, Let):
-            out.line(f"{s.dst} = {self._let(s)}", note)
+            text = vector_text(s.text, lane_element(s.dtype), self.facts.elements)
+            out.line(f"{s.dst} = {text}", note)
         elif isinstance(s, Index):
             out.line(f"{s.dst} = {self._position(s.axis, looped)}", note)
         elif isinstance(s, Store):
@@ -302,12 +313,6 @@ class _Printer:
             self.folds.step_partial(out, s, where, looped, masked, note)
         else:
             self.folds.step(out, s, masked, note)
-
-    def _let(self, s: Let) -> str:
-        if words(s.text) & self.facts.elements.keys():
-            return s.text
-        element = lane_element(s.dtype)  # of literals and sizes alone: a scalar, made a vector
-        return f"full({s.text})" if element == "bool" else f"full({element}({s.text}))"
 
     def _position(self, axis: str, looped: bool) -> str:
         if axis == self.inner:

@@ -73,6 +73,8 @@ class Access:
 
     def name_base(self, out: Source, operand: str, index: tuple[str, ...]) -> None:
         """Before a loop, give the scalar part of an address a name when it is more than one."""
+        if any(self.facts.homes.get(name) is not None for name in index):
+            return  # indexed by a value of the loop
         base = self.address(operand, index, True).base
         if base and not base.isidentifier() and (operand, base) not in self.bases:
             count = sum(o == operand for o, _ in self.bases)
@@ -135,7 +137,7 @@ class Access:
         a = self.address(s.operand, s.index, looped)
         element = lane_element(self.facts.operands[s.operand].dtype)
         ordered = any(self.facts.is_value(n) and n in self.facts.varying for n in s.index)
-        if s.mode == "add" and looped and (ordered or a.inner is None and not a.lanes):
+        if s.mode == "add" and looped and (ordered or (a.inner is None and not a.lanes)):
             index = self._vector(s.operand, a)  # lanes may meet: added in their order
             return f"scatter_add({s.operand}, {index}, {'left' if masked else 16}, {s.value})"
         value = s.value

@@ -40,6 +40,11 @@ def rename(text: str, folding: Folding, prefix: str) -> str:
     return text
 
 
+def arguments(f: Fold, facts: Analysis) -> list[str]:
+    """The arguments of a fold as vectors: names of values, or literals widened."""
+    return [a if a in facts.elements else f"full({a})" for a in f.args]
+
+
 def state_names(folding: Folding, prefix: str) -> list[str]:
     return [f"{prefix}_{state}" for state, _ in folding.state]
 
@@ -63,12 +68,14 @@ class FoldText:
     def start(self, out: Source, folds: Sequence[Fold]) -> None:
         """Fresh states."""
         for f in folds:
-            for state, init in zip(state_names(f.folding, f.dsts[0]), self.initial(f.folding), strict=True):
+            for state, init in zip(
+                state_names(f.folding, f.dsts[0]), self.initial(f.folding), strict=True
+            ):
                 out.line(f"{state} = {init}")
 
     def _steps(self, f: Fold, masked: bool) -> str:
         states = state_names(f.folding, f.dsts[0])
-        steps = [rename(s, f.folding, f.dsts[0]).format(*f.args) for s in f.folding.step]
+        steps = [rename(s, f.folding, f.dsts[0]).format(*arguments(f, self.facts)) for s in f.folding.step]
         if masked:
             steps = [f"select(live, {s}, {old})" for s, old in zip(steps, states, strict=True)]
         return f"{', '.join(states)} = {', '.join(steps)}"
@@ -84,7 +91,9 @@ class FoldText:
             (state,) = state_names(f.folding, f.dsts[0])
             tree = _TREES.get(_shape(f.folding))
             if tree:
-                self.stacks[f"{state}_stack"] = f"stack_{lane_element(f.folding.state[0][1])}({LEVELS})"
+                self.stacks[f"{state}_stack"] = (
+                    f"stack_{lane_element(f.folding.state[0][1])}({LEVELS})"
+                )
                 out.line(f"{state} = {tree}({state}_stack, chunk, {end}, {state})")
             else:
                 self._merge_lanes(out, f)
@@ -155,16 +164,24 @@ class FoldText:
                 out.line(f"{store}({state}_stack, {place}, {state})")
 
     # ---- partial results ---------------------------------------------------------------------------------------------------
-    def step_partial(self, out: Source, f: Fold, where: str, looped: bool, masked: bool, note: str) -> None:
+    def step_partial(
+        self, out: Source, f: Fold, where: str, looped: bool, masked: bool, note: str
+    ) -> None:
         """One vector of arguments into the task's row of partial results in memory."""
         states = state_names(f.folding, f.dsts[0])
         for name, state, (_, dtype) in zip(f.dsts, states, f.folding.state, strict=True):
             fill = zero(lane_element(dtype))
             text = f"load({name}, {where})" if looped else f"load_one({name}, {where})"
-            out.line(f"{state} = " + (f"load_part({name}, {where}, left, {fill})" if masked else text))
+            out.line(
+                f"{state} = " + (f"load_part({name}, {where}, left, {fill})" if masked else text)
+            )
         out.line(self._steps(f, False), note)
         for name, state in zip(f.dsts, states, strict=True):
-            text = f"store({name}, {where}, {state})" if looped else f"store_one({name}, {where}, {state})"
+            text = (
+                f"store({name}, {where}, {state})"
+                if looped
+                else f"store_one({name}, {where}, {state})"
+            )
             out.line(f"store_part({name}, {where}, left, {state})" if masked else text)
 
     def combine(
@@ -181,8 +198,14 @@ class FoldText:
         out.open("for number in range(chunks):")
         if s.mode == "columns":
             # Lanes in the order of their bits read backwards, so that pairs of neighbours are l and l+8, then l+4 ...
-            out.line("task = (number & -16) | (number & 1) << 3 | (number & 2) << 1 | (number & 4) >> 1 | (number & 8) >> 3")
-            where = f"task*({positions}) + {position}" if "*" in positions else f"task*{positions} + {position}"
+            out.line(
+                "task = (number & -16) | (number & 1) << 3 | (number & 2) << 1 | (number & 4) >> 1 | (number & 8) >> 3"
+            )
+            where = (
+                f"task*({positions}) + {position}"
+                if "*" in positions
+                else f"task*{positions} + {position}"
+            )
         else:
             where = f"({position})*chunks + number"
         for name, state, (_, dtype) in zip(s.partials, states, folding.state, strict=True):
@@ -191,9 +214,17 @@ class FoldText:
                 text = f"load_one({name}, {where})"
             elif s.mode == "split":
                 index = f"lane_index({position})*chunks + number"
-                text = f"gather_part({name}, {index}, left, {fill})" if masked else f"gather({name}, {index})"
+                text = (
+                    f"gather_part({name}, {index}, left, {fill})"
+                    if masked
+                    else f"gather({name}, {index})"
+                )
             else:
-                text = f"load_part({name}, {where}, left, {fill})" if masked else f"load({name}, {where})"
+                text = (
+                    f"load_part({name}, {where}, left, {fill})"
+                    if masked
+                    else f"load({name}, {where})"
+                )
             out.line(f"{state} = {text}")
         self._push(out, [(folding, prefix)], "number == chunks - 1", WIDTH if looped else 1)
         out.close()

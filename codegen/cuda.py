@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from codegen.analysis import Analysis, Unsupported, lane_element, memory_element
-from codegen.cpu_fold import LEVELS, rename, state_names
+from codegen.analysis import Analysis, function_name, lane_element, memory_element
+from codegen.errors import Unsupported
+from codegen.cpu_fold import LEVELS, arguments, rename, state_names
 from codegen.cuda_functions import device_functions
 from codegen.cuda_scalar import Used, typed
 from codegen.source import Source, words
@@ -73,7 +74,9 @@ class _Printer:
         self.begin, self.step, self.end = "lane", str(WIDTH), f"n_{self.inner}"
         for o in spec.operands:
             if memory_element(o.dtype) == "bf16":
-                raise self._unsupported(f"operand {o.name} is bfloat16, of which numba.cuda has no arrays")
+                raise self._unsupported(
+                    f"operand {o.name} is bfloat16, of which numba.cuda has no arrays"
+                )
 
     def _unsupported(self, reason: str) -> Unsupported:
         return Unsupported(f"kernel {self.spec.name} on CUDA: {reason}")
@@ -84,7 +87,9 @@ class _Printer:
         mode = self.schedule.mode
         folded = any(isinstance(s, Fold) for s in spec.statements)
         loops = [s for s in spec.stages if s.over]
-        stored = any(isinstance(s, Store) for stage in spec.stages if not stage.over for s in stage.body)
+        stored = any(
+            isinstance(s, Store) for stage in spec.stages if not stage.over for s in stage.body
+        )
         threads: int | None = None
         if mode == "scatter":
             body = self._scatter()
@@ -95,7 +100,7 @@ class _Printer:
             body = self._positions()
         integers = (*spec.size_names, *spec.stride_names, *self.origins.values())
         out = Source()
-        out.open(f"def {spec.name}({', '.join([o.name for o in spec.operands] + list(integers))}):")
+        out.open(f"def {function_name(spec)}({', '.join([o.name for o in spec.operands] + list(integers))}):")
         if "lane" in body.words:
             out.line("lane = i64(cuda.threadIdx.x)")
         for name, element in self.shared.items():
@@ -104,7 +109,7 @@ class _Printer:
             out.line(f"{name} = cuda.local.array({LEVELS}, {_dtype(element)})")
         out.extend(body)
         arrays = tuple(memory_element(o.dtype) for o in spec.operands)
-        return CudaText(spec.name, str(out), device_functions(self.used), threads, arrays, integers)
+        return CudaText(function_name(spec), str(out), device_functions(self.used), threads, arrays, integers)
 
     # ---- who takes what --------------------------------------------------------------------------------------------------
     def _positions(self) -> Source:
@@ -118,7 +123,9 @@ class _Printer:
             self._numbered(out, inside, once=True)
             out.open(f"for {self.inner} in range(i64(cuda.grid(1)), n_{self.inner}, {step}):")
         else:
-            out.open(f"for position in range(i64(cuda.grid(1)), {self.n_rows}*n_{self.inner}, {step}):")
+            out.open(
+                f"for position in range(i64(cuda.grid(1)), {self.n_rows}*n_{self.inner}, {step}):"
+            )
             out.line(f"{self.row} = position // n_{self.inner}")
             out.line(f"{self.inner} = position - {self.row}*n_{self.inner}")
         number = 0
@@ -159,7 +166,9 @@ class _Printer:
             out.line(f"end = min({n}, begin + {CHUNK})")
             self.begin, self.end = "begin + lane", "end"
         elif mode == "columns":
-            out.open(f"for task in range(cuda.blockIdx.x, ({self.n_rows} + {CHUNK - 1}) // {CHUNK}*{WIDTH}, {grid}):")
+            out.open(
+                f"for task in range(cuda.blockIdx.x, ({self.n_rows} + {CHUNK - 1}) // {CHUNK}*{WIDTH}, {grid}):"
+            )
             self._empty_partials(out)
             out.line(f"first_row = task // {WIDTH}*{CHUNK} + task % {WIDTH}")
             out.line(f"last_row = min({self.n_rows}, task // {WIDTH}*{CHUNK} + {CHUNK})")
@@ -204,14 +213,20 @@ class _Printer:
     def _refuse_ordered_scatter(self) -> None:
         for s in self.spec.statements:
             if isinstance(s, Store) and any(n in self.facts.varying for n in s.index):
-                raise self._unsupported("a store at indices that differ along the inner axis needs their order")
+                raise self._unsupported(
+                    "a store at indices that differ along the inner axis needs their order"
+                )
 
     def _empty_partials(self, out: Source) -> None:
         for stage in self.spec.stages:
             for s in stage.body:
                 if isinstance(s, Fold) and s.over == "rows":
                     place = f"task*n_{self.inner} + {self.inner}" if stage.over else "task"
-                    out.open(f"for {self.inner} in range(lane, n_{self.inner}, {WIDTH}):" if stage.over else "if lane == 0:")
+                    out.open(
+                        f"for {self.inner} in range(lane, n_{self.inner}, {WIDTH}):"
+                        if stage.over
+                        else "if lane == 0:"
+                    )
                     for name, init in zip(s.dsts, self._initial(s.folding), strict=True):
                         out.line(f"{name}[{place}] = {init}")
                     out.close()
@@ -248,9 +263,15 @@ class _Printer:
 
     def _at(self, operand: str, index: tuple[str, ...]) -> str:
         facts, terms = self.facts, [self.origins[operand]] if operand in self.origins else []
-        for position, (name, stride) in enumerate(zip(index, facts.operands[operand].strides, strict=True)):
+        for position, (name, stride) in enumerate(
+            zip(index, facts.operands[operand].strides, strict=True)
+        ):
             if stride != 0:
-                wide = f"i64({name})" if facts.is_value(name) and facts.elements[name] != "i64" else name
+                wide = (
+                    f"i64({name})"
+                    if facts.is_value(name) and facts.elements[name] != "i64"
+                    else name
+                )
                 terms.append(wide if stride == 1 else f"{wide}*{operand}_stride{position}")
         return f"{operand}[{' + '.join(terms) or 0}]"
 
@@ -287,7 +308,9 @@ class _Printer:
         if rounding:
             self._merge_lanes(out, rounding)
             out.line(f"number = chunk // {CHUNK}")
-            self._push(out, [(f.folding, f.dsts[0]) for f in rounding], f"chunk + {CHUNK} >= {self.end}")
+            self._push(
+                out, [(f.folding, f.dsts[0]) for f in rounding], f"chunk + {CHUNK} >= {self.end}"
+            )
             out.close()
         rest = [f for f in folds if f.folding.exact or split]
         if rest:
@@ -303,11 +326,16 @@ class _Printer:
 
     # ---- folds -----------------------------------------------------------------------------------------------------------
     def _initial(self, folding: Folding) -> list[str]:
-        return [typed(i, lane_element(d), {}, self.used) for i, (_, d) in zip(folding.init, folding.state, strict=True)]
+        return [
+            typed(i, lane_element(d), {}, (), self.used)
+            for i, (_, d) in zip(folding.init, folding.state, strict=True)
+        ]
 
     def _start(self, out: Source, folds: Sequence[Fold]) -> None:
         for f in folds:
-            for state, init in zip(state_names(f.folding, f.dsts[0]), self._initial(f.folding), strict=True):
+            for state, init in zip(
+                state_names(f.folding, f.dsts[0]), self._initial(f.folding), strict=True
+            ):
                 out.line(f"{state} = {init}")
 
     def _state_elements(self, folding: Folding, prefix: str) -> dict[str, str]:
@@ -316,31 +344,41 @@ class _Printer:
             elements[state] = elements[f"other_{state}"] = lane_element(dtype)
         return elements
 
-    def _assign(self, out: Source, folding: Folding, prefix: str, texts: Sequence[str], note: str = "") -> None:
+    def _assign(
+        self, out: Source, folding: Folding, prefix: str, texts: Sequence[str], note: str = ""
+    ) -> None:
         names = state_names(folding, prefix)
         elements = self.facts.elements | self._state_elements(folding, prefix)
-        made = [typed(t, elements[n], elements, self.used) for t, n in zip(texts, names, strict=True)]
+        made = [
+            typed(t, elements[n], elements, self.facts.sizes, self.used) for t, n in zip(texts, names, strict=True)
+        ]
         out.line(f"{', '.join(names)} = {', '.join(made)}", note)
 
     def _step(self, out: Source, f: Fold, note: str) -> None:
         prefix = f.dsts[0]
-        texts = [rename(s, f.folding, prefix).format(*f.args) for s in f.folding.step]
+        texts = [rename(s, f.folding, prefix).format(*arguments(f, self.facts)) for s in f.folding.step]
         self._assign(out, f.folding, prefix, texts, note)
 
     def _merge(self, out: Source, folding: Folding, prefix: str) -> None:
         self._assign(out, folding, prefix, [rename(m, folding, prefix) for m in folding.merge])
 
-    def _finish(self, out: Source, folding: Folding, prefix: str, dsts: Sequence[str], note: str) -> None:
+    def _finish(
+        self, out: Source, folding: Folding, prefix: str, dsts: Sequence[str], note: str
+    ) -> None:
         elements = self._state_elements(folding, prefix)
         for dst, text in zip(dsts, folding.finish, strict=True):
-            made = typed(rename(text, folding, prefix), self.facts.elements[dst], elements, self.used)
+            made = typed(
+                rename(text, folding, prefix), self.facts.elements[dst], elements, (), self.used
+            )
             out.line(f"{dst} = {made}", note)
 
     def _merge_lanes(self, out: Source, folds: Sequence[Fold]) -> None:
         """The tree over lanes through shared memory: thread l with l+8, then l+4 ...; then thread 0's states to all."""
         states = [n for f in folds for n in state_names(f.folding, f.dsts[0])]
         for f in folds:
-            for state, (_, dtype) in zip(state_names(f.folding, f.dsts[0]), f.folding.state, strict=True):
+            for state, (_, dtype) in zip(
+                state_names(f.folding, f.dsts[0]), f.folding.state, strict=True
+            ):
                 self.shared[f"{state}_shared"] = lane_element(dtype)
 
         def exchange(target: str, place: str) -> None:
@@ -384,13 +422,19 @@ class _Printer:
         position, positions = self._place(looped)
         prefix = s.dsts[0]
         columns = s.mode == "columns"
-        out.line(f"chunks = (n_{s.reduced} + {CHUNK - 1}) // {CHUNK}" + (f"*{WIDTH}" if columns else ""))
-        for state, init in zip(state_names(s.folding, prefix), self._initial(s.folding), strict=True):
+        out.line(
+            f"chunks = (n_{s.reduced} + {CHUNK - 1}) // {CHUNK}" + (f"*{WIDTH}" if columns else "")
+        )
+        for state, init in zip(
+            state_names(s.folding, prefix), self._initial(s.folding), strict=True
+        ):
             out.line(f"{state} = {init}")
         out.open("for number in range(chunks):")
         where = f"({position})*chunks + number"
         if columns:
-            out.line("task = (number & -16) | (number & 1) << 3 | (number & 2) << 1 | (number & 4) >> 1 | (number & 8) >> 3")
+            out.line(
+                "task = (number & -16) | (number & 1) << 3 | (number & 2) << 1 | (number & 4) >> 1 | (number & 8) >> 3"
+            )
             where = f"task*({positions}) + {position}"
         for name, state in zip(s.partials, state_names(s.folding, prefix), strict=True):
             out.line(f"{state} = {name}[{where}]")
@@ -407,12 +451,12 @@ class _Printer:
             if memory_element(o.dtype) == "f16":
                 value = f"f32({value})"
             if s.valid is not None:
-                fill = typed(str(s.fill), lane_element(o.dtype), {}, self.used)
+                fill = typed(str(s.fill), lane_element(o.dtype), {}, (), self.used)
                 value = f"{value} if {s.valid} else {fill}"
             out.line(f"{s.dst} = {value}", note)
         elif isinstance(s, Let):
             elements = {n: e for n, e in self.facts.elements.items() if n in words(s.text)}
-            out.line(f"{s.dst} = {typed(s.text, lane_element(s.dtype), elements, self.used)}", note)
+            out.line(f"{s.dst} = {typed(s.text, lane_element(s.dtype), elements, self.facts.sizes, self.used)}", note)
         elif isinstance(s, Index):
             place = self._place(looped)[0] if s.axis == "*" else s.axis
             out.line(f"{s.dst} = i64({place})", note)
@@ -440,4 +484,3 @@ class _Printer:
 
 def _dtype(element: str) -> str:
     return "bool_" if element == "bool" else element
-

@@ -39,7 +39,11 @@ def ptx(kernel: CudaText, compute_capability: tuple[int, int]) -> str:
         arrays = [_array(types, e) for e in kernel.arrays]
         signature = types.void(*arrays, *[types.int64] * len(kernel.integers))
         code, _ = cuda.compile(
-            function(kernel.text, kernel.name, names), signature, device=False, abi="numba", cc=compute_capability
+            function(kernel.text, kernel.name, names),
+            signature,
+            device=False,
+            abi="numba",
+            cc=compute_capability,
         )
     return str(code)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.analysis import Unsupported
+from codegen.errors import Unsupported
 from codegen.cuda_scalar import Used, function_text
 from codegen.vector.elements import DTYPE, bits, kind
 from codegen.vector.functions import FUNCTIONS
@@ -120,7 +120,10 @@ def _body(name: str, e: str) -> str:
                 body += f"    if y == -1:\n        return {f'{e}(0 - x)' if name == 'floordiv' else f'{e}(0)'}\n"
             if name != "fmod" or not signed:
                 return body + f"    return {e}(x {'//' if name == 'floordiv' else '%'} y)\n"
-            return body + f"    rest = {e}(x % y)\n    return {e}(rest - y) if rest != 0 and (rest < 0) != (x < 0) else rest\n"
+            return (
+                body
+                + f"    rest = {e}(x % y)\n    return {e}(rest - y) if rest != 0 and (rest < 0) != (x < 0) else rest\n"
+            )
     raise Unsupported(f"{name}() on {e} has no CUDA text")
 
 

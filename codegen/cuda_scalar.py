@@ -7,15 +7,16 @@ a call such as `maximum_f32(x, y)` for all else. `cuda_functions` says what the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from codegen.analysis import Unsupported
+from codegen.errors import Unsupported
 from codegen.vector import NAMES, Reading
 from codegen.vector.elements import DTYPE, bits, kind
 from codegen.vector.functions import FUNCTIONS, VectorFunction
 from codegen.vector.names import LANE_FUNCTIONS, MEMORY_FUNCTIONS
-from codegen.vector.primitives import Primitive
+from codegen.vector.primitives import PRIMITIVES, Primitive
 from codegen.vector.readings import element_of
 from codegen.vector.written import literal
 
@@ -144,17 +145,29 @@ def _render(name: str, element: str, result: str, texts: list[str], used: Used) 
     return f"{name}_{element}({', '.join(map(bare, texts))})"
 
 
-def expression(text: str, elements: Mapping[str, str], used: Used) -> Scalar | Size | Any:
-    """The text of a statement read with names of values (name -> element); other names are sizes."""
-    spoken = {name: Scalar(element, name, used) for name, element in elements.items()}
+def expression(text: str, elements: Mapping[str, str], sizes: Collection[str], used: Used) -> Any:
+    """The text of a statement read with names of values (name -> element) and of sizes.
+
+    A `Scalar`; or a `Size` or a number where no value is in it. TypeError says which elements do not fit together.
+    """
     code = compile(text, "<statement>", "eval")
-    sizes = {n: Size(n) for n in code.co_names if n not in NAMES and n not in spoken}
-    return eval(code, _names(used) | sizes | spoken)
+    names: dict[str, Any] = {}
+    for name in code.co_names:
+        if name in elements:
+            names[name] = Scalar(elements[name], name, used)
+        elif name in sizes:
+            names[name] = Size(name)
+        elif name not in _NAMES:
+            raise NameError(f"no value, size or function {name!r}")
+    _current.used = used
+    return eval(code, _NAMES | names)
 
 
-def typed(text: str, element: str, elements: Mapping[str, str], used: Used) -> str:
+def typed(
+    text: str, element: str, elements: Mapping[str, str], sizes: Collection[str], used: Used
+) -> str:
     """`expression` as text of the given element, whatever it is made of."""
-    value = expression(text, elements, used)
+    value = expression(text, elements, sizes, used)
     if isinstance(value, Scalar):
         return bare(value.text)
     if isinstance(value, Size):
@@ -171,38 +184,47 @@ def function_text(name: str, element: str, used: Used) -> str:
     return f"def {name}_{element}({', '.join(parameters)}):\n{body}    return {result.text}\n"
 
 
-def _names(used: Used) -> dict[str, Any]:
-    """What a statement's text may say, on Scalars."""
+_current = threading.local()  # .used: of the expression that is being read
 
-    def caller(function: VectorFunction) -> Any:
-        def call(*operands: Any) -> Scalar:
-            described = [(_element(x), isinstance(x, Reading)) for x in operands]
-            element = function.lead(described)
-            texts = [
-                bare(x.text) if isinstance(x, Scalar) else _operand(element, x) for x in operands
-            ]
-            used[function.name, element] = None
-            return Scalar(function.result(element), f"{function.name}_{element}({', '.join(texts)})", used)
 
-        return call
+def _caller(function: VectorFunction) -> Any:
+    def call(*operands: Any) -> Scalar:
+        if not any(isinstance(x, Reading) for x in operands):
+            operands = tuple(map(_full, operands))
+        element = function.lead([(_element(x), isinstance(x, Reading)) for x in operands])
+        texts = [bare(x.text) if isinstance(x, Scalar) else _operand(element, x) for x in operands]
+        _current.used[function.name, element] = None
+        text = f"{function.name}_{element}({', '.join(texts)})"
+        return Scalar(function.result(element), text, _current.used)
 
-    def constructor(element: str) -> Any:
-        def construct(x: Any) -> Any:
-            return Scalar(element, f"{element}({bare(x.text)})", used) if isinstance(x, Size) else DTYPE[element](x)
+    return call
 
-        return construct
 
-    def full(x: Any) -> Scalar:
-        element = _element(x)
-        return x if isinstance(x, Scalar) else Scalar(element, literal(element, x), used)
+def _constructor(element: str) -> Any:
+    def construct(x: Any) -> Any:
+        if isinstance(x, Size):
+            return Scalar(element, f"{element}({bare(x.text)})", _current.used)
+        return DTYPE[element](x)
 
-    names: dict[str, Any] = {**NAMES, "full": full}
-    names |= {name: caller(f) for name, f in FUNCTIONS.items()}
-    names |= {e: constructor(e) for e in DTYPE if e != "bool"}
-    for name in (*LANE_FUNCTIONS, *MEMORY_FUNCTIONS):
-        if name != "full":
-            names[name] = _refuse(name)
-    return names
+    return construct
+
+
+def _full(x: Any) -> Scalar:
+    if isinstance(x, Scalar):
+        return x
+    element = _element(x)
+    return Scalar(element, _operand(element, x), _current.used)
+
+
+def _primitive(primitive: Primitive) -> Any:
+    """A primitive; of numbers alone, the first typed one makes the rest its like."""
+
+    def call(*operands: Any) -> Any:
+        if any(isinstance(x, Reading) for x in operands):
+            return primitive(*operands)
+        return primitive(*map(_full, operands))
+
+    return call
 
 
 def _element(x: Any) -> str:
@@ -218,3 +240,14 @@ def _refuse(name: str) -> Any:
         raise Unsupported(f"{name}() in a statement's text has no meaning for one thread of a GPU")
 
     return refuse
+
+
+# What a statement's text may say, on Scalars.
+_NAMES: dict[str, Any] = {
+    **NAMES,
+    **{name: _primitive(p) for name, p in PRIMITIVES.items() if name in NAMES},
+    **{name: _caller(f) for name, f in FUNCTIONS.items()},
+    **{e: _constructor(e) for e in DTYPE if e != "bool"},
+    **{name: _refuse(name) for name in (*LANE_FUNCTIONS, *MEMORY_FUNCTIONS)},
+    "full": _full,
+}

@@ -27,7 +27,9 @@ def finish_spec(
     number of positions, the folded size. To be run with FINISH_SCHEDULE.
     """
     partials = tuple(
-        Operand(f"partial_{state}", DTYPE[lane_element(dtype)].__name__.rstrip("_"), (1,), "partial")
+        Operand(
+            f"partial_{state}", DTYPE[lane_element(dtype)].__name__.rstrip("_"), (1,), "partial"
+        )
         for state, dtype in folding.state
     )
     outs = tuple(Operand(f"out{i}", dtype, (1,), "out") for i, dtype in enumerate(dtypes))

@@ -170,7 +170,10 @@ class KernelSpec:
     def stride_names(self) -> tuple[str, ...]:
         """<operand>_stride<position> of every run-time stride, in argument order."""
         return tuple(
-            f"{o.name}_stride{i}" for o in self.operands for i, s in enumerate(o.strides) if s is None
+            f"{o.name}_stride{i}"
+            for o in self.operands
+            for i, s in enumerate(o.strides)
+            if s is None
         )
 
     def operand(self, name: str) -> Operand:
@@ -207,7 +210,9 @@ def canonical(spec: KernelSpec) -> str:
             names.setdefault(name, f"_{len(names)}")
             names.setdefault(f"n_{name}", f"_{len(names)}")
     for s in spec.statements:
-        for name in s.dsts if isinstance(s, Fold | Combine) else (() if isinstance(s, Store) else (s.dst,)):
+        for name in (
+            s.dsts if isinstance(s, Fold | Combine) else (() if isinstance(s, Store) else (s.dst,))
+        ):
             names.setdefault(name, f"_{len(names)}")
     text = repr(replace(spec, name=""))
     return re.sub(r"\b[A-Za-z]\w*\b", lambda m: names.get(m[0], m[0]), text)

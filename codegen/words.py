@@ -18,7 +18,6 @@ from codegen.vector.lanes import full, lane_product, lane_sum
 from codegen.vector.names import MEMORY_FUNCTIONS
 
 
-
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """A pointer, un-jitted: element `origin` of a flat array. Indices may be negative down to the array's start."""
@@ -52,7 +51,9 @@ def _stack(element: str) -> Callable[[int], Buffer]:
     def stack(size: int) -> Buffer:
         return Buffer(np.zeros(size, DTYPE[element]))
 
-    stack.__doc__ = f"Room for `size` (written out) elements of {element}, for the tree over chunks."
+    stack.__doc__ = (
+        f"Room for `size` (written out) elements of {element}, for the tree over chunks."
+    )
     return stack
 
 

@@ -49,7 +49,9 @@ for _element, _function in words.POINTERS.items():
 # ---- stacks ------------------------------------------------------------------------------------------------------------------
 def _stack_typing(result: Any) -> Any:
     """The size must be a literal: the stack lies in the frame of the function."""
-    return lambda *args: signature(result, *args) if isinstance(args[0], types.IntegerLiteral) else None
+    return lambda *args: (
+        signature(result, *args) if isinstance(args[0], types.IntegerLiteral) else None
+    )
 
 
 def _stack_lowering(element: str) -> Any:
@@ -148,7 +150,9 @@ def _scatter_add_lowering(context: Any, b: Any, sig: Any, args: Any) -> Any:
         where = b.extract_element(index, loop.index)
         old = MEMORY_EMIT["load_one"](b, element, p, where)
         added = splat(b, b.extract_element(v, loop.index))
-        MEMORY_EMIT["store_one"](b, element, p, where, EMIT["add"](b, OF_MEMORY[element], old, added))
+        MEMORY_EMIT["store_one"](
+            b, element, p, where, EMIT["add"](b, OF_MEMORY[element], old, added)
+        )
     return context.get_dummy_value()
 
 

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from tests import kernel_specs as ks
 import numpy as np
 
 from codegen.compile import buffer_of, partial_size
@@ -18,6 +17,7 @@ from codegen.cuda import cuda_text
 from codegen.cuda_build import simulator_kernel
 from codegen.finish import FINISH_SCHEDULE, finish_spec
 from codegen.spec import KernelSpec, Schedule
+from tests import kernel_specs as ks
 
 RNG = np.random.default_rng(0)
 
@@ -26,7 +26,13 @@ def normal(*shape: int) -> np.ndarray[Any, Any]:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def launch(spec: KernelSpec, schedule: Schedule, arrays: ks.Arrays, sizes: Mapping[str, int], blocks: int = 2) -> None:
+def launch(
+    spec: KernelSpec,
+    schedule: Schedule,
+    arrays: ks.Arrays,
+    sizes: Mapping[str, int],
+    blocks: int = 2,
+) -> None:
     """The simulated kernel on the arrays' own memory."""
     text = cuda_text(spec, schedule)
     buffers = {n: buffer_of(a) for n, a in arrays.items()}
@@ -63,7 +69,9 @@ def main() -> None:
     warnings.simplefilter("ignore", RuntimeWarning)
     rows, flat = Schedule(), Schedule("flat")
     for p, r in ((3, 37), (1, 4200), (2, 0)):
-        compare(ks.SOFTMAX_GRAD, rows, {n: normal(p, r) for n in ("x", "w", "dx")}, {"p": p, "r": r})
+        compare(
+            ks.SOFTMAX_GRAD, rows, {n: normal(p, r) for n in ("x", "w", "dx")}, {"p": p, "r": r}
+        )
     arrays = {n: normal(5, 18) for n in ("x", "gy", "dx")} | {"w": normal(18)}
     partials = compare(ks.LAYER_NORM_GRAD, Schedule("columns"), arrays, {"p": 5, "r": 18})
     finish = {"partial_sum": partials["db"], "out0": normal(18)}
@@ -82,24 +90,40 @@ def main() -> None:
     arrays = {"x": x, "partial": partials["partial"], "o": np.zeros_like(x)}
     compare(ks.USE_SPLIT, rows, arrays, {"p": 2, "r": 5000, "k": 5000})
     compare(ks.SUM_COLUMNS, Schedule("columns"), {"x": normal(21, 5)}, {"p": 21, "r": 5})
-    compare(ks.product_rows(ks.PRODUCT), rows, {"x": normal(2, 40), "o": np.zeros(2)}, {"p": 2, "r": 40})
+    compare(
+        ks.product_rows(ks.PRODUCT), rows, {"x": normal(2, 40), "o": np.zeros(2)}, {"p": 2, "r": 40}
+    )
     arrays = {"table": normal(9, 33), "idx": RNG.integers(0, 9, 7), "o": normal(7, 33)}
     compare(ks.GATHER, rows, arrays, {"p": 7, "r": 33})
-    arrays = {"g": normal(20, 33), "idx": RNG.integers(0, 4, 20).astype(np.int32), "o": normal(4, 33)}
+    arrays = {
+        "g": normal(20, 33),
+        "idx": RNG.integers(0, 4, 20).astype(np.int32),
+        "o": normal(4, 33),
+    }
     compare(ks.SCATTER_ADD, Schedule("scatter"), arrays, {"p": 20, "r": 33})
     arrays = {"x": RNG.standard_normal(20)[::-1], "idx": RNG.integers(0, 4, 20), "o": np.zeros(4)}
     compare(ks.SCATTER_SCALARS, Schedule("scatter"), arrays, {"p": 20})
     arrays = {"x": normal(18, 7).T, "y": normal(7, 18), "o": normal(7, 18)}
     compare(ks.TRANSPOSED, rows, arrays, {"p": 7, "r": 18})
     compare(ks.ELEMENTWISE, flat, {"x": normal(50), "scale": normal(), "o": normal(50)}, {"r": 50})
-    arrays = {"x": normal(5, 3, 2).T, "y": np.broadcast_to(normal(2, 1, 5), (2, 3, 5)), "z": normal(3)}
+    arrays = {
+        "x": normal(5, 3, 2).T,
+        "y": np.broadcast_to(normal(2, 1, 5), (2, 3, 5)),
+        "z": normal(3),
+    }
     arrays |= {"o": normal(30), "i": np.zeros(30, np.int64)}
     compare(ks.PARTS, flat, arrays, {"r": 30, "a": 2, "b": 3, "c": 5})
     shape = (2, 3, 2, 5)
-    arrays = {"x": normal(*shape)[::-1, :, ::-1, ::-1], "o": normal(*shape), "i": np.zeros(shape, np.int64)}
+    arrays = {
+        "x": normal(*shape)[::-1, :, ::-1, ::-1],
+        "o": normal(*shape),
+        "i": np.zeros(shape, np.int64),
+    }
     compare(ks.THREE_ROWS, rows, arrays, dict(zip("pqtr", shape, strict=True)))
     compare(ks.PAD, rows, {"x": normal(3, 13), "o": normal(5, 18)}, {"p": 5, "r": 18})
     compare(ks.ZERO_D, rows, {"x": normal(), "o": normal()}, {})
+    arrays = {"x": normal(3, 20), "o": normal(3, 20), "total": normal(3)}
+    compare(ks.LITERALS, rows, arrays, {"p": 3, "r": 20})
     for dtype in ks.DTYPES:
         if dtype != "bfloat16":
             values = RNG.standard_normal(37) * 9 if "float" in dtype else RNG.integers(0, 100, 37)

@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.compile import (
-    argument_block,
-    buffer_of,
-    compile_cpu,
-    count,
-    partial_size,
-    unjitted,
-)
+from codegen.compile import argument_block, buffer_of, compile_cpu, count, partial_size, unjitted
 from codegen.spec import (
     Axis,
     Combine,
@@ -39,17 +32,32 @@ P, Q, R, K = Axis("p", "row"), Axis("q", "row"), Axis("r", "inner"), Axis("k", "
 # ---- foldings ----------------------------------------------------------------------------------------
 def sum_of(state: str = "f64", result: str = "f32") -> Folding:
     step, finish = f"sum + to_{state}({{0}})", f"to_{result}(sum)"
-    return Folding("sum", (("sum", state),), ("0",), (step,), ("sum + other_sum",), (finish,), state[0] != "f")
+    return Folding(
+        "sum", (("sum", state),), ("0",), (step,), ("sum + other_sum",), (finish,), state[0] != "f"
+    )
 
 
 SUM = sum_of()
 PRODUCT = Folding(
-    "product", (("product", "f64"),), ("1",), ("product * to_f64({0})",), ("product * other_product",), ("product",)
+    "product",
+    (("product", "f64"),),
+    ("1",),
+    ("product * to_f64({0})",),
+    ("product * other_product",),
+    ("product",),
 )
 MAX = Folding(
-    "max", (("best", "f32"),), ("-inf",), ("maximum(best, {0})",), ("maximum(best, other_best)",), ("best",), True
+    "max",
+    (("best", "f32"),),
+    ("-inf",),
+    ("maximum(best, {0})",),
+    ("maximum(best, other_best)",),
+    ("best",),
+    True,
 )
-ANY = Folding("any", (("any", "bool"),), ("False",), ("any | {0}",), ("any | other_any",), ("any",), True)
+ANY = Folding(
+    "any", (("any", "bool"),), ("False",), ("any | {0}",), ("any | other_any",), ("any",), True
+)
 _NONE = 2**63 - 1
 _TAKE = f"({{0}} > best) | (({{0}} != {{0}}) & (best == best)) | (at == {_NONE})"
 _WINS = (
@@ -133,7 +141,10 @@ LAYER_NORM_GRAD = KernelSpec(
     (
         Stage(("r",), (load("a", "x", "p", "r"), add("s", "a"))),
         Stage((), (let("mean", "s/f32(n_r)"),)),
-        Stage(("r",), (load("a", "x", "p", "r"), let("c", "a - mean"), let("c2", "c*c"), add("v", "c2"))),
+        Stage(
+            ("r",),
+            (load("a", "x", "p", "r"), let("c", "a - mean"), let("c2", "c*c"), add("v", "c2")),
+        ),
         Stage((), (let("rs", "f32(1)/sqrt(v/f32(n_r) + f32(1e-5))"),)),
         Stage(
             ("r",),
@@ -172,7 +183,8 @@ ARGMAX_ROWS = KernelSpec(
     (row_major("x"), Operand("best", "float32", (1,), "out"), Operand("at", "int64", (1,), "out")),
     (
         Stage(
-            ("r",), (load("a", "x", "p", "r"), Index("i", "r"), Fold(("y", "j"), ARGMAX, ("a", "i"), "r"))
+            ("r",),
+            (load("a", "x", "p", "r"), Index("i", "r"), Fold(("y", "j"), ARGMAX, ("a", "i"), "r")),
         ),
         Stage((), (store("best", "y", "p"), store("at", "j", "p"))),
     ),
@@ -218,7 +230,11 @@ TRANSPOSED = KernelSpec(
 ELEMENTWISE = KernelSpec(
     "scaled_tanh",
     (R,),
-    (Operand("x", "float32", (1,)), Operand("scale", "float32", ()), Operand("o", "float32", (1,), "out")),
+    (
+        Operand("x", "float32", (1,)),
+        Operand("scale", "float32", ()),
+        Operand("o", "float32", (1,), "out"),
+    ),
     (
         Stage((), (load("s", "scale"),)),
         Stage(("r",), (load("a", "x", "r"), let("b", "tanh(a*s)"), store("o", "b", "r"))),
@@ -232,7 +248,10 @@ def sum_all(dtype: str = "float32", result: str = "f32") -> KernelSpec:
         "sum_all",
         (R,),
         (Operand("x", dtype, (1,)), Operand("o", dtype, (), "out")),
-        (Stage(("r",), (load("a", "x", "r"), Fold(("s",), sum_of(result=result), ("a",), "r"))), Stage((), (store("o", "s"),))),
+        (
+            Stage(("r",), (load("a", "x", "r"), Fold(("s",), sum_of(result=result), ("a",), "r"))),
+            Stage((), (store("o", "s"),)),
+        ),
     )
 
 
@@ -245,8 +264,21 @@ SUM_SPLIT = KernelSpec(
 ARGMAX_SPLIT = KernelSpec(
     "argmax_split",
     (P, R),
-    (row_major("x"), Operand("best", "float32", (1,), "partial"), Operand("at", "int64", (1,), "partial")),
-    (Stage(("r",), (load("a", "x", "p", "r"), Index("i", "r"), Fold(("best", "at"), ARGMAX, ("a", "i"), "r"))),),
+    (
+        row_major("x"),
+        Operand("best", "float32", (1,), "partial"),
+        Operand("at", "int64", (1,), "partial"),
+    ),
+    (
+        Stage(
+            ("r",),
+            (
+                load("a", "x", "p", "r"),
+                Index("i", "r"),
+                Fold(("best", "at"), ARGMAX, ("a", "i"), "r"),
+            ),
+        ),
+    ),
 )
 SUM_COLUMNS = KernelSpec(
     "sum_columns",
@@ -337,11 +369,45 @@ PAD = KernelSpec(  # one row before and after, two columns before, three after
     ),
 )
 
+LITERALS = KernelSpec(  # texts without a value, a literal folded, an index that a loop gives to all its lanes
+    "literals",
+    (P, R),
+    (row_major("x"), row_major("o", "out"), Operand("total", "float32", (1,), "out")),
+    (
+        Stage(
+            ("r",),
+            (
+                let("zero", "i64(0)", "int64"),
+                load("a", "x", "zero", "r"),
+                let("b", "f32(n_r)"),
+                let("c", "exp(f32(1))"),
+                let("yes", "True", "bool"),
+                let("d", "select(yes, c, f32(7)) + maximum(f32(0.5), f32(-1))"),
+                let("e", "a*b + d"),
+                Fold(("s",), SUM, ("f32(2)",), "r"),
+                store("o", "e", "p", "r"),
+            ),
+        ),
+        Stage((), (store("total", "s", "p"),)),
+    ),
+)
+
 ZERO_D = KernelSpec(
     "zero_d",
     (),
     (Operand("x", "float32", ()), Operand("o", "float32", (), "out")),
-    (Stage((), (load("a", "x"), let("b", "exp(a) + f32(1)"), let("c", "f32(2.5)"), let("d", "b*c"), store("o", "d"))),),
+    (
+        Stage(
+            (),
+            (
+                load("a", "x"),
+                let("b", "exp(a) + f32(1)"),
+                let("c", "f32(2.5)"),
+                let("d", "b*c"),
+                store("o", "d"),
+            ),
+        ),
+    ),
 )
 
 SCATTER_SCALARS = KernelSpec(  # rows only
@@ -358,7 +424,12 @@ SCATTER_SCALARS = KernelSpec(  # rows only
 SCATTER_LANES = KernelSpec(  # indices that may meet inside one vector
     "scatter_lanes",
     (P, R),
-    (row_major("x"), row_major("idx", dtype="int32"), row_major("o", "inout"), row_major("last", "inout")),
+    (
+        row_major("x"),
+        row_major("idx", dtype="int32"),
+        row_major("o", "inout"),
+        row_major("last", "inout"),
+    ),
     (
         Stage(
             ("r",),
@@ -371,6 +442,7 @@ SCATTER_LANES = KernelSpec(  # indices that may meet inside one vector
         ),
     ),
 )
+
 
 def product_rows(folding: Folding) -> KernelSpec:
     """Products of rows."""
@@ -405,13 +477,28 @@ ARGMAX_COLUMNS = KernelSpec(  # two states, two row axes
     ),
     (
         Stage((), (Index("i", "*"),)),
-        Stage(("r",), (load("a", "x", "p", "q", "r"), Fold(("best", "at"), ARGMAX, ("a", "i"), "rows"))),
+        Stage(
+            ("r",),
+            (load("a", "x", "p", "q", "r"), Fold(("best", "at"), ARGMAX, ("a", "i"), "rows")),
+        ),
     ),
 )
 
-DTYPES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split()
-)
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+]
 
 
 def product_and_total(dtype: str) -> KernelSpec:
@@ -449,8 +536,14 @@ PRIMITIVES = KernelSpec(  # operators whose meaning on scalars is easily missed
     "primitives",
     (R,),
     (
-        *(Operand(n, d, (1,)) for n, d in (("x", "float32"), ("y", "float32"), ("i", "int8"), ("j", "int8"))),
-        *(Operand(n, d, (1,)) for n, d in (("s", "uint16"), ("d", "float64"), ("k", "int64"), ("l", "int64"))),
+        *(
+            Operand(n, d, (1,))
+            for n, d in (("x", "float32"), ("y", "float32"), ("i", "int8"), ("j", "int8"))
+        ),
+        *(
+            Operand(n, d, (1,))
+            for n, d in (("s", "uint16"), ("d", "float64"), ("k", "int64"), ("l", "int64"))
+        ),
         *(Operand(f"f{n}", "float32", (1,), "out") for n in range(4)),
         *(Operand(f"i{n}", "int8", (1,), "out") for n in range(4)),
         *(Operand(f"l{n}", "int64", (1,), "out") for n in range(3)),
@@ -465,7 +558,10 @@ PRIMITIVES = KernelSpec(  # operators whose meaning on scalars is easily missed
                 let("a0", "fma(vx, vy, f32(1)) / (vx - vy) + round_f16(vx)*n_r"),
                 let("a1", "select(vx < vy, vx // vy, vx % vy)"),
                 let("a2", "maximum(vx, vy) - minimum(vy, vx) + round_bf16(vy)"),
-                let("a3", "copysign(sqrt(absolute(vx)), -vy) + rint(vx) + floor(vy) + ceil(vx) - trunc(vy)"),
+                let(
+                    "a3",
+                    "copysign(sqrt(absolute(vx)), -vy) + rint(vx) + floor(vy) + ceil(vx) - trunc(vy)",
+                ),
                 let("b0", "(vi + vj) >> i8(1)", "int8"),
                 let("b1", "vi // vj - (vi % vj)*fmod(vi, vj)", "int8"),
                 let("b2", "(vi << (vj & i8(7))) ^ ~vi | popcount(vj)", "int8"),
@@ -474,7 +570,11 @@ PRIMITIVES = KernelSpec(  # operators whose meaning on scalars is easily missed
                 let("c1", "vk // vl + vk % vl + (vk >> i64(70))", "int64"),
                 let("c2", "to_i64(to_bits(vx)) ^ to_bits(vd)", "int64"),
                 let("e0", "vd*vd + to_f64(vk) - to_f64(vs)", "float64"),
-                let("e1", "select((vd != vd) | ~(vd > f64(0)), vd, nextafter(vd, f64(9)))", "float64"),
+                let(
+                    "e1",
+                    "select((vd != vd) | ~(vd > f64(0)), vd, nextafter(vd, f64(9)))",
+                    "float64",
+                ),
                 let("g0", "(vs*vs >> u16(3)) + absolute(vs) + to_u16(vd)", "uint16"),
                 *(store(f"f{n}", f"a{n}", "r") for n in range(4)),
                 *(store(f"i{n}", f"b{n}", "r") for n in range(4)),
@@ -498,7 +598,13 @@ def primitive_arrays() -> Arrays:
     i[:4], j[:4] = -128, (-1, 0, 1, 7)
     k, l = random.integers(-(2**62), 2**62, 64), random.integers(-9, 10, 64)
     k[:2], l[:2] = -(2**63), (-1, 0)
-    arrays = {"x": x.astype("f4"), "y": y.astype("f4"), "d": d, "i": i.astype("i1"), "j": j.astype("i1")}
+    arrays = {
+        "x": x.astype("f4"),
+        "y": y.astype("f4"),
+        "d": d,
+        "i": i.astype("i1"),
+        "j": j.astype("i1"),
+    }
     arrays |= {"k": k, "l": l, "s": random.integers(0, 2**16, 64).astype("u2")}
     outs = [o for o in PRIMITIVES.operands if o.role == "out"]
     return arrays | {o.name: np.zeros(64, o.dtype) for o in outs}
@@ -515,7 +621,9 @@ def is_input(spec: KernelSpec, name: str) -> bool:
     return spec.operand(name).role in ("in", "partial")
 
 
-def block_of(spec: KernelSpec, arrays: Mapping[str, Any], sizes: Mapping[str, int], pointer: Any) -> list[Any]:
+def block_of(
+    spec: KernelSpec, arrays: Mapping[str, Any], sizes: Mapping[str, int], pointer: Any
+) -> list[Any]:
     strides = {o.name: steps(arrays[o.name]) for o in spec.operands if o.role != "partial"}
     return argument_block(spec, {n: pointer(a) for n, a in arrays.items()}, sizes, strides)
 
@@ -547,7 +655,13 @@ def run(
 
 
 def call(
-    spec: KernelSpec, schedule: Schedule, arrays: Arrays, sizes: Mapping[str, int], lo: int, hi: int, jitted: bool
+    spec: KernelSpec,
+    schedule: Schedule,
+    arrays: Arrays,
+    sizes: Mapping[str, int],
+    lo: int,
+    hi: int,
+    jitted: bool,
 ) -> None:
     """The kernel on [lo, hi)."""
     if not jitted:
@@ -582,5 +696,3 @@ def ordered_sum(x: np.ndarray[Any, Any]) -> float:
     while len(totals) > 1:
         totals = [sum(totals[k : k + 2]) for k in range(0, len(totals), 2)]
     return float(totals[0]) if totals else 0.0
-
-

@@ -12,10 +12,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from tests import kernel_specs as ks
 import numpy as np
 import pytest
-from tests.kernel_specs import let
 
 from codegen.analysis import Unsupported
 from codegen.compile import function
@@ -25,6 +23,8 @@ from codegen.cuda_scalar import typed
 from codegen.spec import KernelSpec, Operand, Schedule, Stage
 from codegen.vector.elements import DTYPE, kind
 from codegen.vector.primitives import PRIMITIVES
+from tests import kernel_specs as ks
+from tests.kernel_specs import let
 
 RunPython = Callable[..., Any]
 numba_cuda = pytest.mark.skipif(
@@ -33,8 +33,11 @@ numba_cuda = pytest.mark.skipif(
 
 
 def test_simulator_gives_the_bits_of_the_cpu(run_python: RunPython) -> None:
-    done = run_python("from tests import cuda_worker; cuda_worker.main()", environment={"NUMBA_ENABLE_CUDASIM": "1"})
-    assert done.stdout.count("equal bits") == 34, done.stdout
+    done = run_python(
+        "from tests import cuda_worker; cuda_worker.main()",
+        environment={"NUMBA_ENABLE_CUDASIM": "1"},
+    )
+    assert done.stdout.count("equal bits") == 35, done.stdout
 
 
 PTX = """
@@ -80,8 +83,14 @@ def _libdevice() -> Any:
     """NumPy in the place of CUDA's library, for the functions that device texts call."""
 
     meanings = {
-        **{n: getattr(np, n) for n in ("trunc", "floor", "ceil", "rint", "copysign", "fmod", "fabs")},
-        **{f"{n}f": getattr(np, n) for n in ("trunc", "floor", "ceil", "rint", "copysign", "fmod", "fabs")},
+        **{
+            n: getattr(np, n)
+            for n in ("trunc", "floor", "ceil", "rint", "copysign", "fmod", "fabs")
+        },
+        **{
+            f"{n}f": getattr(np, n)
+            for n in ("trunc", "floor", "ceil", "rint", "copysign", "fmod", "fabs")
+        },
         "fma": PRIMITIVES["fma"].meaning,
         "fmaf": PRIMITIVES["fma"].meaning,
         "fdiv_rn": np.divide,
@@ -97,7 +106,9 @@ def _libdevice() -> Any:
         "popc": lambda x: (int(x) & 0xFFFFFFFF).bit_count(),
         "popcll": lambda x: (int(x) & 0xFFFFFFFFFFFFFFFF).bit_count(),
     }
-    return SimpleNamespace(**{n: lambda *a, f=f: np.asarray(f(*a))[()] for n, f in meanings.items()})
+    return SimpleNamespace(
+        **{n: lambda *a, f=f: np.asarray(f(*a))[()] for n, f in meanings.items()}
+    )
 
 
 def awkward(element: str) -> np.ndarray[Any, Any]:
@@ -106,7 +117,23 @@ def awkward(element: str) -> np.ndarray[Any, Any]:
     if kind(element) == "b":
         return np.array([False, True])
     if kind(element) == "f":
-        special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, -0.5, 1.5, 2.5, 127.0, -128.5, 3e9, 1e19, -1e19, 1e-40]
+        special = [
+            np.nan,
+            np.inf,
+            -np.inf,
+            0.0,
+            -0.0,
+            0.5,
+            -0.5,
+            1.5,
+            2.5,
+            127.0,
+            -128.5,
+            3e9,
+            1e19,
+            -1e19,
+            1e-40,
+        ]
         return np.concatenate([special, random.standard_normal(9) * 60]).astype(dtype)
     limits = np.iinfo(dtype)
     special = [limits.min, limits.max, 0, 1, 2, 7, 3, limits.max // 3]
@@ -118,7 +145,7 @@ CALLED = [
     for name, primitive in PRIMITIVES.items()
     for element in primitive.elements
     if not (name in ("neg", "invert", "select") or (name.startswith("to_") and name != "to_bits"))
-    and not (name in ("add", "sub", "mul", "and_", "or_", "xor", "lt", "le", "gt", "ge", "eq", "ne"))
+    and name not in ("add", "sub", "mul", "and_", "or_", "xor", "lt", "le", "gt", "ge", "eq", "ne")
 ] + [(f"to_{t}", e) for e in ("f32", "f64") for t in DTYPE if kind(t) in "iu"]
 
 
@@ -131,10 +158,15 @@ def test_device_functions_mean_what_the_primitives_do(name: str, element: str) -
     values = awkward(element)
     operands = np.meshgrid(*[values] * primitive.arity)
     expected = np.atleast_1d(primitive.meaning(*(o.reshape(-1) for o in operands)))
-    result = [DTYPE[primitive.result(element)](device(*x)) for x in zip(*(o.flat for o in operands), strict=True)]
+    result = [
+        DTYPE[primitive.result(element)](device(*x))
+        for x in zip(*(o.flat for o in operands), strict=True)
+    ]
     got = np.array(result, expected.dtype)
     if kind(primitive.result(element)) == "f":
-        same = (got == expected) & (np.signbit(got) == np.signbit(expected)) | np.isnan(got) & np.isnan(expected)
+        same = (got == expected) & (np.signbit(got) == np.signbit(expected)) | np.isnan(
+            got
+        ) & np.isnan(expected)
     else:
         same = got == expected
     wrong = np.flatnonzero(~same)
@@ -161,11 +193,13 @@ def test_golden_texts(golden: Callable[[str, str], None]) -> None:
         ("f32(0.5)", "f32", "f32(0.5)"),
         ("full(f32(2))", "f32", "f32(2.0)"),
         ("~(a == a) & True", "bool", "(not (a == a)) & True"),
+        ("exp(f32(1)) + a", "f32", "exp_f32(f32(1.0)) + a"),
+        ("maximum(f32(1), f32(2))", "f32", "maximum_f32(f32(1.0), f32(2.0))"),
     ],
 )
 def test_text_for_one_thread(text: str, element: str, expected: str) -> None:
     elements = {"a": "f32", "b": "f32", "c": "f32", "i": "i8"}
-    assert typed(text, element, elements, {}) == expected
+    assert typed(text, element, elements, ("n_r",), {}) == expected
 
 
 def test_what_has_no_cuda_text_says_so() -> None:
@@ -174,7 +208,8 @@ def test_what_has_no_cuda_text_says_so() -> None:
     with pytest.raises(Unsupported, match="operand x is bfloat16"):
         cuda_text(ks.product_and_total("bfloat16"))
     operands = (Operand("o", "float32", (1,), "out"),)
-    spec = KernelSpec("rotated", (ks.R,), operands, (Stage(("r",), (let("a", "rotate(full(f32(1)), 2)"),)),))
+    spec = KernelSpec(
+        "rotated", (ks.R,), operands, (Stage(("r",), (let("a", "rotate(full(f32(1)), 2)"),)),)
+    )
     with pytest.raises(Unsupported, match=r"rotate\(\) in a statement's text has no meaning"):
         cuda_text(spec, Schedule("flat"))
-

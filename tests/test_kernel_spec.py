@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests import kernel_specs as ks
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.kernel_specs import Arrays, load, let, ordered_sum, row_major, run, same_bits, store
 
 from codegen.analysis import SpecError
 from codegen.compile import argument_block, buffer_of, compile_cpu, count, text, unjitted
 from codegen.finish import FINISH_SCHEDULE, finish_spec
 from codegen.spec import Axis, Fold, KernelSpec, Load, Operand, Schedule, Stage, Store, key
+from tests import kernel_specs as ks
+from tests.kernel_specs import Arrays, let, load, ordered_sum, row_major, run, same_bits, store
 
 MASKED, PEELED = Schedule(tail="masked"), Schedule(tail="peeled")
 
@@ -58,7 +58,9 @@ def agree(
     return first
 
 
-def finish(folding: Any, mode: Any, partials: Sequence[Any], dtypes: Sequence[str], n: int, folded: int) -> list[Any]:
+def finish(
+    folding: Any, mode: Any, partials: Sequence[Any], dtypes: Sequence[str], n: int, folded: int
+) -> list[Any]:
     """The finishing kernel's results, checked like any kernel."""
     spec = finish_spec(folding, mode, dtypes)
     arrays = {f"partial_{s}": p for (s, _), p in zip(folding.state, partials, strict=True)}
@@ -83,7 +85,9 @@ def test_layer_norm_gradient_with_column_sums(p: int, r: int) -> None:
     x, gy, w = normal(p, r), normal(p, r, seed=1), normal(r, seed=2)
     arrays = {"x": x, "gy": gy, "w": w, "dx": np.zeros_like(x)}
     schedules = both(mode="columns") if p < 100 else both(mode="columns")[:1]
-    results = agree(ks.LAYER_NORM_GRAD, schedules, arrays, {"p": p, "r": r}, cuts=(1, 3, 20), plain=p < 100)
+    results = agree(
+        ks.LAYER_NORM_GRAD, schedules, arrays, {"p": p, "r": r}, cuts=(1, 3, 20), plain=p < 100
+    )
     x = x.astype(np.float64)
     mean = x.mean(1, keepdims=True)
     rs = 1 / np.sqrt(((x - mean) ** 2).mean(1, keepdims=True) + 1e-5)
@@ -112,7 +116,11 @@ def test_gather_and_scatter_of_rows() -> None:
     arrays = {"table": table, "idx": index, "o": normal(7, 33)}
     result = agree(ks.GATHER, [MASKED, PEELED], arrays, {"p": 7, "r": 33}, cuts=(3,))["o"]
     assert same_bits(result, table[index] ** 2)
-    g, index, expected = normal(20, 33), random.integers(0, 4, 20).astype(np.int32), np.zeros((4, 33), np.float32)
+    g, index, expected = (
+        normal(20, 33),
+        random.integers(0, 4, 20).astype(np.int32),
+        np.zeros((4, 33), np.float32),
+    )
     np.add.at(expected, index, g)
     arrays = {"g": g, "idx": index, "o": np.zeros((4, 33), np.float32)}
     schedules = both(mode="scatter", columns=16)
@@ -169,11 +177,15 @@ def test_inner_axis_of_three_parts(shape: tuple[int, int, int]) -> None:
     assert (results["i"] == np.arange(n) + at_b).all()
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 2, 5), (1, 1, 1, 1), (2, 2, 3, 16), (1, 2, 0, 4), (3, 2, 2, 33)])
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 2, 5), (1, 1, 1, 1), (2, 2, 3, 16), (1, 2, 0, 4), (3, 2, 2, 33)]
+)
 def test_several_row_axes_and_negative_strides(shape: tuple[int, ...]) -> None:
     x, at = normal(*shape)[::-1, :, ::-1, ::-1], np.indices(shape)
     arrays = {"x": x, "o": np.zeros(shape, np.float32), "i": np.zeros(shape, np.int64)}
-    results = agree(ks.THREE_ROWS, [MASKED, PEELED], arrays, dict(zip("pqtr", shape, strict=True)), cuts=(1,))
+    results = agree(
+        ks.THREE_ROWS, [MASKED, PEELED], arrays, dict(zip("pqtr", shape, strict=True)), cuts=(1,)
+    )
     f = at.astype(np.float32)
     assert same_bits(results["o"], x + f[0] - f[2] + f[3])
     rows = np.arange(np.prod(shape[:3])).reshape(*shape[:3], 1)
@@ -194,13 +206,26 @@ def test_zero_dimensions() -> None:
     np.testing.assert_allclose(result, (np.exp(0.25) + 1) * 2.5, rtol=1e-6)
 
 
+def test_texts_of_literals_and_sizes_alone() -> None:
+    x = normal(3, 20)
+    arrays = {"x": x, "o": np.zeros_like(x), "total": np.zeros(3, np.float32)}
+    results = agree(ks.LITERALS, [MASKED], arrays, {"p": 3, "r": 20})
+    expected = x[0] * np.float32(20) + np.exp(np.float32(1)) + np.float32(0.5)
+    np.testing.assert_allclose(results["o"], np.broadcast_to(expected, (3, 20)), rtol=1e-6)
+    assert (results["total"] == 40).all()
+
+
 @pytest.mark.parametrize("dtype", ks.DTYPES)
 def test_every_dtype(dtype: str) -> None:
     d = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     random = np.random.default_rng(0)
     small = d.itemsize == 2 and dtype.endswith("float16")
     floating = dtype.endswith(("float16", "float32", "float64"))
-    x = random.standard_normal(37) * 9 if floating else random.integers(0, 2 if dtype == "bool" else 100, 37)
+    x = (
+        random.standard_normal(37) * 9
+        if floating
+        else random.integers(0, 2 if dtype == "bool" else 100, 37)
+    )
     x = x.astype(d)
     y = np.repeat(x[::-1], 2)[::-2]  # negative stride
     o = np.zeros(74, d)[::2]
@@ -213,7 +238,9 @@ def test_every_dtype(dtype: str) -> None:
         if floating:
             total = ordered_sum(expected)
         else:
-            total = expected.any() if dtype == "bool" else int(expected.astype(d).sum(dtype=np.int64))
+            total = (
+                expected.any() if dtype == "bool" else int(expected.astype(d).sum(dtype=np.int64))
+            )
             total = np.array(total).astype(d)
     assert same_bits(results["total"], np.array(total).astype(np.float32 if small else d).astype(d))
 
@@ -224,14 +251,29 @@ def test_one_order_of_sums(n: int) -> None:
     """A flat sum, one split into chunks and one over rows give the contract's bits."""
     x, expected = normal(n), np.float32(ordered_sum(normal(n)))
     small = n < 5000
-    flat = agree(ks.sum_all(), [MASKED, PEELED], {"x": x, "o": np.zeros((), np.float32)}, {"r": n}, plain=small)["o"]
+    flat = agree(
+        ks.sum_all(),
+        [MASKED, PEELED],
+        {"x": x, "o": np.zeros((), np.float32)},
+        {"r": n},
+        plain=small,
+    )["o"]
     assert same_bits(flat, np.array(expected))
     row = {"x": x.reshape(1, n)}
-    partial = agree(ks.SUM_SPLIT, both(mode="split")[:1], row, {"p": 1, "r": n}, cuts=(1, 3), plain=small)
+    partial = agree(
+        ks.SUM_SPLIT, both(mode="split")[:1], row, {"p": 1, "r": n}, cuts=(1, 3), plain=small
+    )
     (split,) = finish(ks.SUM, "split", [partial["partial"]], ["float32"], 1, n)
     assert same_bits(split[0], expected)
     column = {"x": x.reshape(n, 1)}
-    partial = agree(ks.SUM_COLUMNS, both(mode="columns")[:1], column, {"p": n, "r": 1}, cuts=(1, 7, 20), plain=small)
+    partial = agree(
+        ks.SUM_COLUMNS,
+        both(mode="columns")[:1],
+        column,
+        {"p": n, "r": 1},
+        cuts=(1, 7, 20),
+        plain=small,
+    )
     (columns,) = finish(ks.SUM, "columns", [partial["partial"]], ["float32"], 1, n)
     assert same_bits(columns[0], expected)
 
@@ -239,8 +281,12 @@ def test_one_order_of_sums(n: int) -> None:
 def test_split_folds_of_several_rows_and_states() -> None:
     x = np.random.default_rng(0).integers(0, 50, (3, 9001)).astype(np.float32)
     sizes = {"p": 3, "r": 9001}
-    partial = agree(ks.ARGMAX_SPLIT, both(mode="split")[:1], {"x": x}, sizes, cuts=(2, 5), plain=False)
-    best, at = finish(ks.ARGMAX, "split", [partial["best"], partial["at"]], ["float32", "int64"], 3, 9001)
+    partial = agree(
+        ks.ARGMAX_SPLIT, both(mode="split")[:1], {"x": x}, sizes, cuts=(2, 5), plain=False
+    )
+    best, at = finish(
+        ks.ARGMAX, "split", [partial["best"], partial["at"]], ["float32", "int64"], 3, 9001
+    )
     assert same_bits(best, x.max(1))
     assert (at == x.argmax(1)).all()
     partial = agree(ks.SUM_SPLIT, both(mode="split")[:1], {"x": x}, sizes, plain=False)
@@ -254,7 +300,9 @@ def test_argmax_over_rows(shape: tuple[int, int, int]) -> None:
     p, q, r = shape
     x = np.random.default_rng(0).integers(0, 50, shape).astype(np.float32)
     sizes = {"p": p, "q": q, "r": r}
-    partial = agree(ks.ARGMAX_COLUMNS, both(mode="columns")[:1], {"x": x}, sizes, cuts=(5,), plain=p < 9)
+    partial = agree(
+        ks.ARGMAX_COLUMNS, both(mode="columns")[:1], {"x": x}, sizes, cuts=(5,), plain=p < 9
+    )
     states = [partial["best"], partial["at"]]
     best, at = finish(ks.ARGMAX, "columns", states, ["float32", "int64"], r, p * q)
     assert same_bits(best, x.reshape(p * q, r).max(0))
@@ -266,7 +314,13 @@ def test_any_merge_is_done_in_the_same_tree(merge: str) -> None:
     """The first text has a function of its own, the second is written out as a loop."""
     x = 1 + normal(2, 9000) * np.float32(0.01)
     arrays = {"x": x, "o": np.zeros(2)}
-    result = agree(ks.product_rows(replace(ks.PRODUCT, merge=(merge,))), [MASKED], arrays, {"p": 2, "r": 9000}, plain=False)["o"]
+    result = agree(
+        ks.product_rows(replace(ks.PRODUCT, merge=(merge,))),
+        [MASKED],
+        arrays,
+        {"p": 2, "r": 9000},
+        plain=False,
+    )["o"]
     with np.errstate(all="ignore"):
         expected = [_ordered_product(row) for row in x]
     assert same_bits(result, np.array(expected))
@@ -314,7 +368,12 @@ def test_nothing_is_touched_outside(tail: Any) -> None:
                     before[part] = block[part]
                 assert same_bits(before, block)
             o, scale = blocks["o"][part], np.array(2, np.float32)
-            run(ks.ELEMENTWISE, Schedule(mode="flat", tail=tail), {"x": x[0], "scale": scale, "o": o}, {"r": n})
+            run(
+                ks.ELEMENTWISE,
+                Schedule(mode="flat", tail=tail),
+                {"x": x[0], "scale": scale, "o": o},
+                {"r": n},
+            )
             backwards = {"x": x.reshape(n, 1)[::-1].T, "y": w, "o": dx}
             run(replace(ks.TRANSPOSED), MASKED, backwards, {"p": 1, "r": n})
             assert same_bits(dx, x[:, ::-1] + w)
@@ -330,10 +389,16 @@ def test_unjitted_text_raises_on_a_stray_index() -> None:
 def test_golden_texts(golden: Callable[[str, str], None]) -> None:
     notes = {0: "train.py:12", 4: "train.py:13", 6: "train.py:14", 13: "train.py:14 (gradient)"}
     golden("kernels/softmax_grad.txt", text(ks.SOFTMAX_GRAD, MASKED, notes))
-    golden("kernels/layer_norm_grad.txt", text(ks.LAYER_NORM_GRAD, Schedule(mode="columns", tail="masked")))
+    golden(
+        "kernels/layer_norm_grad.txt",
+        text(ks.LAYER_NORM_GRAD, Schedule(mode="columns", tail="masked")),
+    )
     golden("kernels/three_parts.txt", text(ks.PARTS, Schedule(mode="flat")))
     golden("kernels/three_rows.txt", text(ks.THREE_ROWS, MASKED))
-    golden("kernels/finish_argmax.txt", text(finish_spec(ks.ARGMAX, "columns", ["float32", "int64"]), FINISH_SCHEDULE))
+    golden(
+        "kernels/finish_argmax.txt",
+        text(finish_spec(ks.ARGMAX, "columns", ["float32", "int64"]), FINISH_SCHEDULE),
+    )
 
 
 def test_equal_kernels_have_one_key() -> None:
@@ -343,7 +408,14 @@ def test_equal_kernels_have_one_key() -> None:
         (row_major("t"), Operand("which", "int64", (1,)), row_major("result", "out")),
         (
             Stage((), (load("v0", "which", "row_1"),)),
-            Stage(("q",), (load("v1", "t", "v0", "q"), let("v2", "v1*v1"), store("result", "v2", "row_1", "q"))),
+            Stage(
+                ("q",),
+                (
+                    load("v1", "t", "v0", "q"),
+                    let("v2", "v1*v1"),
+                    store("result", "v2", "row_1", "q"),
+                ),
+            ),
         ),
     )
     renamed = replace(renamed, axes=(Axis("row_1", "row"), Axis("q", "inner")))
@@ -351,10 +423,16 @@ def test_equal_kernels_have_one_key() -> None:
     assert key(renamed, PEELED) != key(renamed, MASKED)
     assert key(ks.SCATTER_ADD, PEELED) != key(ks.GATHER, PEELED)
     sized = KernelSpec(
-        "sized", (ks.R,), (Operand("o", "float32", (1,), "out"),), (Stage(("r",), (let("a", "f32(n_r)"), store("o", "a", "r"))),)
+        "sized",
+        (ks.R,),
+        (Operand("o", "float32", (1,), "out"),),
+        (Stage(("r",), (let("a", "f32(n_r)"), store("o", "a", "r"))),),
     )
     other = KernelSpec(
-        "other", (Axis("k", "inner"),), (Operand("q", "float32", (1,), "out"),), (Stage(("k",), (let("b", "f32(n_k)"), store("q", "b", "k"))),)
+        "other",
+        (Axis("k", "inner"),),
+        (Operand("q", "float32", (1,), "out"),),
+        (Stage(("k",), (let("b", "f32(n_k)"), store("q", "b", "k"))),),
     )
     assert key(sized, PEELED) == key(other, PEELED)
     first, second = compile_cpu(ks.GATHER, MASKED), compile_cpu(renamed, MASKED)
@@ -377,24 +455,47 @@ FAULTS = [
     (broken(load("a", "x", "p", "r"), over=()), PEELED, "'r' outside the loop"),
     (broken(A, store("o", "z", "p", "r")), PEELED, "no value 'z'"),
     (broken(A, Load("b", "x", ("p", "r"), "a", "0")), PEELED, "valid is a boolean value"),
-    (broken(A, let("a", "a", "int32")), PEELED, "'a' is f32 before and i32 here"),
+    (broken(A, let("a", "to_i32(a)", "int32")), PEELED, "'a' is f32 before and i32 here"),
     (broken(let("x", "f32(0)")), PEELED, "'x' is already an operand"),
+    (broken(A, let("b", "a", "float64")), PEELED, "'a' gives f32, not float64"),
+    (broken(A, let("b", "a + i64(1) + to_i64(a)")), PEELED, "must share one element"),
+    (broken(A, let("b", "a + q")), PEELED, "no value, size or function 'q'"),
+    (broken(A, let("b", "a +")), PEELED, "invalid syntax"),
+    (broken(A, let("b", "sqrt(a, a)")), PEELED, "sqrt takes 1 operands; got 2"),
     (broken(let("lo", "f32(0)")), PEELED, "'lo' cannot be a name"),
     (broken(let("a", "f32(0)", "complex64")), PEELED, "unknown dtype 'complex64'"),
     (broken(A, Fold(("sums",), ks.MAX, ("a",), "rows")), PEELED, "needs Schedule"),
-    (broken(A, Fold(("sums",), ks.SUM, ("a",), "rows")), Schedule("columns"), "state sum of sum is f64"),
+    (
+        broken(A, Fold(("sums",), ks.SUM, ("a",), "rows")),
+        Schedule("columns"),
+        "state sum of sum is f64",
+    ),
     (broken(A, Fold(("m",), ks.SUM, ("a",), "r")), Schedule("flat"), "without row axes"),
     (broken(A, Fold(("m",), ks.SUM, ("a",), "p")), PEELED, "got 'p'"),
     (broken(A, Fold(("m", "n"), ks.SUM, ("a",), "r")), PEELED, "gives 1 results"),
-    (broken(A, Fold(("m", "n"), replace(ks.ARGMAX, exact=False), ("a", "a"), "r")), PEELED, "has one state"),
+    (
+        broken(A, Fold(("m", "n"), replace(ks.ARGMAX, exact=False), ("a", "a"), "r")),
+        PEELED,
+        "has one state",
+    ),
     (broken(A, Fold(("m",), ks.MAX, ("a",), "r")), Schedule(swap=True), "swap is for mode 'rows'"),
     (broken(A, axes=(ks.R, ks.P)), PEELED, "rows first"),
     (broken(A, axes=(ks.P, ks.P, ks.R)), PEELED, "names two things"),
 ]
 
+LEAKED = KernelSpec(
+    "broken",
+    (ks.P, ks.R),
+    (row_major("x"), row_major("o", "out")),
+    (Stage(("r",), (A,)), Stage(("r",), (store("o", "a", "p", "r"),))),
+)
+FAULTS.append((LEAKED, PEELED, "'a' is a value of the loop of stage 0"))
+
 
 @pytest.mark.parametrize(("spec", "schedule", "message"), FAULTS)
-def test_faulty_specifications_are_refused(spec: KernelSpec, schedule: Schedule, message: str) -> None:
+def test_faulty_specifications_are_refused(
+    spec: KernelSpec, schedule: Schedule, message: str
+) -> None:
     with pytest.raises(SpecError, match="^kernel broken: |^unknown dtype") as caught:
         text(spec, schedule)
     assert message in str(caught.value)
@@ -407,10 +508,25 @@ def test_argument_block_says_what_is_missing() -> None:
     with pytest.raises(SpecError, match="no pointer for operand o"):
         argument_block(ks.TRANSPOSED, {"x": 1, "y": 2}, {"p": 1, "r": 1})
     strides = {"x": (1, 7), "y": (5, 1), "o": (6, 1)}
-    assert argument_block(ks.TRANSPOSED, pointers, {"p": 8, "r": 9}, strides) == [1, 2, 3, 8, 9, 7, 5, 6]
+    assert argument_block(ks.TRANSPOSED, pointers, {"p": 8, "r": 9}, strides) == [
+        1,
+        2,
+        3,
+        8,
+        9,
+        7,
+        5,
+        6,
+    ]
     with pytest.raises(TypeError, match="argument 0 should be a buffer of f32; got f64"):
-        wrong = {"x": buffer_of(np.zeros((1, 1))), "y": buffer_of(normal(1, 1)), "o": buffer_of(normal(1, 1))}
-        unjitted(ks.TRANSPOSED)(0, 1, argument_block(ks.TRANSPOSED, wrong, {"p": 1, "r": 1}, strides))
+        wrong = {
+            "x": buffer_of(np.zeros((1, 1))),
+            "y": buffer_of(normal(1, 1)),
+            "o": buffer_of(normal(1, 1)),
+        }
+        unjitted(ks.TRANSPOSED)(
+            0, 1, argument_block(ks.TRANSPOSED, wrong, {"p": 1, "r": 1}, strides)
+        )
 
 
 def test_counts() -> None:
