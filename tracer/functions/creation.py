@@ -17,6 +17,7 @@ from tracer.functions.public import public
 from tracer.modes import MODES
 from tracer.tensor import Tensor
 
+_ATOMS = frozenset((bool, int, float))
 Size = int | Dim
 Shape = Size | Sequence[Size]
 
@@ -56,16 +57,21 @@ def _has_arrays(data: Any) -> bool:
     return isinstance(data, np.ndarray | np.generic)
 
 
-def _has_tensors(data: Any) -> bool:
+def has_tensors(data: Any) -> bool:
     """Whether nested sequences hold a Tensor, without recursion."""
     pending = [data]
     while pending:
         item = pending.pop()
         if isinstance(item, Tensor):
             return True
-        if isinstance(item, list | tuple):
+        if isinstance(item, list | tuple) and not _ATOMS.issuperset(map(type, item)):
             pending.extend(item)
     return False
+
+
+def _fresh(array: np.ndarray[Any, Any]) -> Tensor:
+    """A Tensor of an array that nothing else knows; a constant in a trace."""
+    return Tensor.of_array(array) if MODES.recorder is None else constant(array, dtype_name(array.dtype))
 
 
 @public
@@ -75,11 +81,10 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     Python floats become float32, ints int64; NumPy arrays keep their element type. In a traced function the result is a
     constant (of a traced Tensor: its value). Raises `DTypeError` for elements that are no numbers.
     """
-    if _has_tensors(data):
+    if has_tensors(data):
         result = copied(asarray(data, dtype).detach())
     else:
-        array = array_of(data, dtype)
-        result = constant(array, dtype_name(array.dtype))
+        result = _fresh(array_of(data, dtype))
     if requires_grad:
         result.requires_grad = True
     return result
@@ -112,13 +117,12 @@ def as_tensor(x: Any) -> Tensor:
         if MODES.recorder is not None:
             return MODES.recorder.value_of_array(x)
         return Tensor.of_array(x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("=")))
-    if isinstance(x, list | tuple) and _has_tensors(x):
+    if isinstance(x, list | tuple) and has_tensors(x):
         from tracer.functions.joining import stack
 
         return stack([as_tensor(item) for item in x])
     if isinstance(x, bool | int | float | np.generic | list | tuple):
-        array = array_of(x)
-        return constant(array, dtype_name(array.dtype))
+        return _fresh(array_of(x))
     if isinstance(x, Dim):
         size: Tensor = apply("Dimension", size=x)
         return size
@@ -190,14 +194,14 @@ def _is_scalar(x: Any) -> bool:
 
 
 @public
-def full(shape: Shape, fill_value: Any, *, dtype: Any = None) -> Tensor:
+def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
     """A Tensor of a shape, every element fill_value: a number or a 0-d Tensor, through which gradients go."""
     if dtype is None:
         value = as_tensor(fill_value)
     elif isinstance(fill_value, Tensor | np.ndarray):
         value = cast(as_tensor(fill_value), dtype_name(dtype))
     else:
-        value = constant(array_of(fill_value, dtype), dtype_name(dtype))
+        value = _fresh(array_of(fill_value, dtype))
     if value.ndim:
         raise ShapeError(f"fill_value must be 0-d, got shape {value.shape}; use broadcast_to")
     result: Tensor = apply("Expand", value, shape=as_shape(shape))
@@ -205,43 +209,43 @@ def full(shape: Shape, fill_value: Any, *, dtype: Any = None) -> Tensor:
 
 
 @public
-def zeros(shape: Shape, *, dtype: Any = None) -> Tensor:
+def zeros(shape: Shape, dtype: Any = None) -> Tensor:
     """Zeros; float32 unless told otherwise."""
     return full(shape, 0, dtype=DEFAULT_FLOAT if dtype is None else dtype)
 
 
 @public
-def ones(shape: Shape, *, dtype: Any = None) -> Tensor:
+def ones(shape: Shape, dtype: Any = None) -> Tensor:
     """Ones; float32 unless told otherwise."""
     return full(shape, 1, dtype=DEFAULT_FLOAT if dtype is None else dtype)
 
 
 @public
-def empty(shape: Shape, *, dtype: Any = None) -> Tensor:
+def empty(shape: Shape, dtype: Any = None) -> Tensor:
     """The same as `zeros`: no memory is handed out with what was in it before."""
     return zeros(shape, dtype=dtype)
 
 
 @public
-def zeros_like(x: Any, /, *, dtype: Any = None) -> Tensor:
+def zeros_like(x: Any, /, dtype: Any = None) -> Tensor:
     """Zeros of x's shape and element type."""
     return full_like(x, 0, dtype=dtype)
 
 
 @public
-def ones_like(x: Any, /, *, dtype: Any = None) -> Tensor:
+def ones_like(x: Any, /, dtype: Any = None) -> Tensor:
     """Ones of x's shape and element type."""
     return full_like(x, 1, dtype=dtype)
 
 
 @public
-def empty_like(x: Any, /, *, dtype: Any = None) -> Tensor:
+def empty_like(x: Any, /, dtype: Any = None) -> Tensor:
     """The same as `zeros_like`."""
     return full_like(x, 0, dtype=dtype)
 
 
 @public
-def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None) -> Tensor:
+def full_like(x: Any, /, fill_value: Any, dtype: Any = None) -> Tensor:
     """A Tensor of x's shape and element type, every element fill_value."""
     x = as_tensor(x)
     own = DEFAULT_FLOAT if x.type.weak and is_floating(x.type.dtype) else x.type.dtype
@@ -261,7 +265,7 @@ def _python_number(x: Any) -> Any:
 
 
 @public
-def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None) -> Tensor:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
     """start, start + step ... before stop; with one argument 0 to it. int64, or float32 where a float is given."""
     if stop is None:
         start, stop = 0, start
@@ -299,7 +303,7 @@ def linspace(start: Any, stop: Any, /, num: Size, *, dtype: Any = None, endpoint
 
 
 @public
-def eye(n_rows: Size, n_cols: Size | None = None, /, *, k: int = 0, dtype: Any = None) -> Tensor:
+def eye(n_rows: Size, n_cols: Size | None = None, /, k: int = 0, dtype: Any = None) -> Tensor:
     """A matrix with ones on its k-th diagonal, square unless n_cols is given."""
     shape = (n_rows, n_rows if n_cols is None else n_cols)
     result: Tensor = apply("Eye", shape=shape, k=k, dtype=dtype_name(DEFAULT_FLOAT if dtype is None else dtype))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,9 @@ from ops.errors import ExportError
 from tracer.graph import Graph
 from tracer.ir import to_text
 from tracer.ir.symbols import bind
+from tracer.nn.module import Module
+from tracer.onnx.targets import Exportable, function_graph, module_graph
+from tracer.tracing import TracedFunction
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -24,18 +27,6 @@ if TYPE_CHECKING:
 # runtimes for some years.
 OPSETS = range(17, 24)
 DEFAULT_OPSET = 21
-
-
-@dataclass(frozen=True, slots=True)
-class Exportable:
-    """What is exported: a graph whose first inputs are the state (parameters and buffers, as in a
-    state_dict), the values of that state by input name, and names for the results (those of the
-    function, then the new state).
-    """
-
-    graph: Graph
-    initializers: Mapping[str, Any] = field(default_factory=dict)
-    output_names: tuple[str, ...] = ()
 
 
 def to_graph(target: Any, args: Any = None, dynamic_shapes: Any = None) -> Exportable:
@@ -54,6 +45,12 @@ def to_graph(target: Any, args: Any = None, dynamic_shapes: Any = None) -> Expor
             )
         _check_arguments(target, args)
         return Exportable(target)
+    if isinstance(target, Module):
+        return module_graph(target, args, dynamic_shapes)
+    if isinstance(target, TracedFunction):
+        return function_graph(target, args, dynamic_shapes)
+    if callable(target):
+        return function_graph(TracedFunction(target), args, dynamic_shapes)
     raise ExportError(
         f"{type(target).__name__} cannot be exported; export a Graph, a Module or a traced function"
     )

@@ -28,6 +28,7 @@ class Optimizer:
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
         self.state: dict[Tensor, dict[str, Tensor]] = {}
+        self._states: list[dict[str, Tensor]] = []  # the same in order, where access paths lead
         given = list(params)
         if not given:
             raise ArgumentError(f"{type(self).__name__} was given no parameters")
@@ -52,6 +53,7 @@ class Optimizer:
         with no_grad():
             for p in group["params"]:
                 self.state[p] = self._start(p, group)
+                self._states.append(self.state[p])
 
     def zero_grad(self) -> None:
         """Clear `.grad` of all parameters."""

@@ -34,7 +34,7 @@ class Path:
 
     def attribute(self, name: str) -> Path:
         """The path of an instance's own attribute."""
-        shown = self.name if name in ("_modules", "_parameters", "_buffers") else f"{self.name}.{name}"
+        shown = self.name if name.startswith("_") else f"{self.name}.{name}"
         return Path(f"{self.expression}.__dict__[{name!r}]", shown.lstrip("."))
 
 
@@ -85,6 +85,10 @@ def _children(item: Any, path: Path, names: set[str]) -> Iterator[tuple[Any, Pat
     elif isinstance(item, list | tuple):
         for i, value in enumerate(item):
             yield value, path.item(i)
+    elif type(item).__module__.split(".")[0] in ("codegen", "ops") or type(item).__module__.startswith("tracer.tracing"):
+        inner = getattr(item, "_function", None)  # of a traced function what it traces, not what it has compiled
+        if inner is not None:
+            yield inner, Path(f"{path.expression}._function", path.name)
     else:
         attributes = getattr(item, "__dict__", None)
         if isinstance(attributes, dict):

@@ -1,0 +1,346 @@
+"""Sums, products, quotients, powers, extremes and rounding of elements, under the array API's names."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from ops.errors import ArgumentError, DivisionError, DTypeError, IntegerOverflowError
+from ops.types import UNSIGNED, is_floating, is_integer, short
+from tracer.dispatch import apply, constant
+from tracer.functions.applying import elementwise, strong, unary_floating
+from tracer.functions.creation import as_tensor, cast, copied, has_tensors
+from tracer.functions.promotion import number_type, prepare
+from tracer.functions.public import public
+from tracer.modes import MODES
+from tracer.tensor import Tensor
+
+# ---- the four operations -------------------------------------------------------------------------
+
+
+@public
+def add(x1: Any, x2: Any, /) -> Tensor:
+    """x1 + x2, broadcast. Integers wrap around; of bools: or."""
+    return elementwise("Add", x1, x2)
+
+
+@public
+def subtract(x1: Any, x2: Any, /) -> Tensor:
+    """x1 - x2, broadcast. Integers wrap around. Raises `DTypeError` for bools."""
+    return elementwise("Sub", x1, x2)
+
+
+@public
+def multiply(x1: Any, x2: Any, /) -> Tensor:
+    """x1 * x2, broadcast. Integers wrap around; of bools: and."""
+    return elementwise("Mul", x1, x2)
+
+
+@public
+def divide(x1: Any, x2: Any, /) -> Tensor:
+    """x1 / x2, broadcast; integers give float32. Of floats by 0: an infinity or NaN."""
+    return elementwise("Div", x1, x2, floating=True)
+
+
+# ---- whole quotients and remainders --------------------------------------------------------------
+
+
+def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
+    """A division of integers or floats; an integer divisor that is known to hold a 0 is an error."""
+    a, b = prepare(x1, x2)
+    if is_integer(a.type.dtype):
+        divisor = known_elements(x2, b)
+        if divisor is not None and a.type.size != 0 and np.any(divisor == 0):
+            raise DivisionError(
+                f"{name}: the divisor {short(b.type)} holds a 0, and integers have no infinity; divide floats, or choose "
+                "another divisor there with tracer.where (a compiled function gives 0 in these places)"
+            )
+        dividend = None if divisor is None or a.type.dtype in UNSIGNED or name != "FloorDivide" else known_elements(x1, a)
+        if dividend is not None and divisor is not None:
+            lowest = np.iinfo(a.type.dtype).min
+            if np.any((dividend == lowest) & (divisor == -1)):
+                raise IntegerOverflowError(
+                    f"{name}: {lowest} // -1 does not fit {a.type.dtype}; cast to a wider type first (a compiled function "
+                    f"wraps around to {lowest})"
+                )
+    result: Tensor = apply(name, a, b)
+    return result
+
+
+def known_elements(given: Any, x: Tensor) -> np.ndarray[Any, Any] | None:
+    """The elements of an operand that are known now: of a number or list always, of a Tensor when it is no trace's."""
+    if MODES.recorder is None:
+        return x.array
+    if number_type(given) is not None or (isinstance(given, list | tuple) and not has_tensors(given)):
+        return np.asarray(given)
+    return None
+
+
+@public
+def floor_divide(x1: Any, x2: Any, /) -> Tensor:
+    """x1 / x2 rounded down, broadcast; exact for integers.
+
+    Raises `DivisionError` for an integer divisor that holds a 0, `IntegerOverflowError` for the most negative integer by
+    -1. Where the values are not known, in a compiled function, these give 0 and wrap around.
+    """
+    return _dividing("FloorDivide", x1, x2)
+
+
+@public
+def remainder(x1: Any, x2: Any, /) -> Tensor:
+    """x1 - x2 * floor(x1 / x2), with the sign of x2, broadcast. Of floats by 0: NaN.
+
+    Raises `DivisionError` for an integer divisor that holds a 0; in a compiled function these places give 0.
+    """
+    return _dividing("Remainder", x1, x2)
+
+
+@public
+def fmod(x1: Any, x2: Any, /) -> Tensor:
+    """x1 - x2 * trunc(x1 / x2), with the sign of x1, broadcast; 0 as divisor as for `remainder`."""
+    return _dividing("Fmod", x1, x2)
+
+
+# ---- signs ---------------------------------------------------------------------------------------
+
+
+@public
+def negative(x: Any, /) -> Tensor:
+    """-x. Integers wrap around. Raises `DTypeError` for bools."""
+    return elementwise("Neg", x)
+
+
+@public
+def positive(x: Any, /) -> Tensor:
+    """x."""
+    return copied(as_tensor(x))
+
+
+@public
+def abs(x: Any, /) -> Tensor:
+    """Absolute value. The gradient at 0 is 0."""
+    return elementwise("Abs", x)
+
+
+@public
+def sign(x: Any, /) -> Tensor:
+    """-1, 0 or 1 by the sign of x; NaN for NaN."""
+    return elementwise("Sign", x)
+
+
+@public
+def copysign(x1: Any, x2: Any, /) -> Tensor:
+    """The size of x1 with the sign of x2, broadcast; integers become float32."""
+    return elementwise("CopySign", x1, x2, floating=True)
+
+
+# ---- powers --------------------------------------------------------------------------------------
+
+
+@public
+def pow(x1: Any, x2: Any, /) -> Tensor:
+    """x1 to the power of x2, broadcast; integers to integers give integers, wrapped around.
+
+    Raises `DTypeError` for an integer to a negative integer that is known; in a compiled function such places give 0, but
+    for the bases 1 and -1.
+    """
+    if number_type(x2) is not None and isinstance(x2, int | float):
+        found = _power_by_number(x1, x2)
+        if found is not None:
+            return found
+    a, b = prepare(x1, x2)
+    if a.type.dtype == "bool":
+        a, b = cast(a, "int64"), cast(b, "int64")
+    if is_floating(a.type.dtype):
+        result: Tensor = apply("Pow", a, b)
+        return result
+    exponents = known_elements(x2, b)
+    if exponents is not None and np.any(exponents < 0):
+        raise DTypeError(
+            f"an integer to a negative integer power is no integer ({short(a.type)} ** {short(b.type)}); make one of them "
+            "floating"
+        )
+    whole: Tensor = apply("IntegerPow", a, b)
+    return whole
+
+
+def _power_by_number(x1: Any, exponent: int | float) -> Tensor | None:
+    """A power by a Python number that needs no pow: products, a root or a reciprocal, each rounded once or twice."""
+    kind = number_type(x1)
+    x = strong(as_tensor(x1)) if kind is None else None
+    if x is None or x.type.dtype == "bool":
+        return None
+    if is_floating(x.type.dtype):
+        if exponent == 0.5:
+            return unary_floating("Sqrt", x)
+        if exponent == -1:
+            return unary_floating("Reciprocal", x)
+        return _product(x, int(exponent)) if exponent in (1, 2, 3) else None
+    if not isinstance(exponent, int) or not 1 <= exponent < 64:
+        return None
+    return _product(x, exponent)
+
+
+def _product(x: Tensor, exponent: int) -> Tensor:
+    """x multiplied with itself: a square for each binary digit of the exponent, and a product for each 1."""
+    result: Tensor | None = None
+    square = x
+    if exponent == 1:
+        return copied(x)
+    while True:
+        if exponent & 1:
+            result = square if result is None else apply("Mul", result, square)
+        exponent >>= 1
+        if not exponent:
+            assert result is not None
+            return result
+        square = apply("Mul", square, square)
+
+
+@public
+def square(x: Any, /) -> Tensor:
+    """x * x."""
+    x = strong(as_tensor(x))
+    result: Tensor = apply("Mul", x, x)
+    return result
+
+
+@public
+def sqrt(x: Any, /) -> Tensor:
+    """Square root, correctly rounded; NaN below 0."""
+    return unary_floating("Sqrt", x)
+
+
+@public
+def rsqrt(x: Any, /) -> Tensor:
+    """1 / sqrt(x)."""
+    return unary_floating("Rsqrt", x)
+
+
+@public
+def reciprocal(x: Any, /) -> Tensor:
+    """1 / x."""
+    return unary_floating("Reciprocal", x)
+
+
+@public
+def hypot(x1: Any, x2: Any, /) -> Tensor:
+    """sqrt(x1*x1 + x2*x2) without overflow, broadcast."""
+    return elementwise("Hypot", x1, x2, floating=True)
+
+
+# ---- extremes ------------------------------------------------------------------------------------
+
+
+@public
+def maximum(x1: Any, x2: Any, /) -> Tensor:
+    """The larger one, broadcast; NaN wins. In a tie each gets half of the gradient."""
+    return elementwise("Maximum", x1, x2)
+
+
+@public
+def minimum(x1: Any, x2: Any, /) -> Tensor:
+    """The smaller one, broadcast; NaN wins. In a tie each gets half of the gradient."""
+    return elementwise("Minimum", x1, x2)
+
+
+@public
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
+    """x limited to [min, max], broadcast; None leaves a side open. max where min > max.
+
+    The gradient goes to x within the bounds and at them, else to the bound that was taken.
+    """
+    if min is None and max is None:
+        return copied(as_tensor(x))
+    bounds = [b for b in (min, max) if b is not None]
+    operands = prepare(x, *bounds)
+    dtype = operands[0].type.dtype
+    floating = is_floating(dtype)
+    if min is None:
+        operands.insert(1, constant(-np.inf if floating else np.iinfo(dtype).min, dtype))
+    if max is None:
+        operands.append(constant(np.inf if floating else np.iinfo(dtype).max, dtype))
+    result: Tensor = apply("Clip", *map(strong, operands))
+    return result
+
+
+# ---- rounding ------------------------------------------------------------------------------------
+
+
+def _rounded(name: str, x: Any) -> Tensor:
+    x = strong(as_tensor(x))
+    if not is_floating(x.type.dtype):
+        return copied(x)
+    result: Tensor = apply(name, x)
+    return result
+
+
+@public
+def floor(x: Any, /) -> Tensor:
+    """The largest whole number that is not above x. Integers stay as they are."""
+    return _rounded("Floor", x)
+
+
+@public
+def ceil(x: Any, /) -> Tensor:
+    """The smallest whole number that is not below x. Integers stay as they are."""
+    return _rounded("Ceil", x)
+
+
+@public
+def trunc(x: Any, /) -> Tensor:
+    """x without its fraction. Integers stay as they are."""
+    return _rounded("Trunc", x)
+
+
+@public
+def round(x: Any, /, decimals: int = 0) -> Tensor:
+    """The nearest whole number (of two the even one), or multiple of 10**-decimals. Integers stay as they are."""
+    if not isinstance(decimals, int):
+        raise ArgumentError(f"decimals must be an integer, got {decimals!r}")
+    x = strong(as_tensor(x))
+    if decimals == 0 or not is_floating(x.type.dtype):
+        return _rounded("Round", x)
+    scale = 10.0 ** builtins.abs(decimals)
+    if decimals > 0:
+        return divide(_rounded("Round", multiply(x, scale)), scale)
+    return multiply(_rounded("Round", divide(x, scale)), scale)
+
+
+@public
+def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
+    """start + weight * (end - start), broadcast; integers become float32."""
+    start, end, weight = prepare(start, end, weight, floating=True)
+    return elementwise("Add", start, elementwise("Mul", weight, elementwise("Sub", end, start)))
+
+
+__all__ = [
+    "abs",
+    "add",
+    "ceil",
+    "clip",
+    "copysign",
+    "divide",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "hypot",
+    "lerp",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negative",
+    "positive",
+    "pow",
+    "reciprocal",
+    "remainder",
+    "round",
+    "rsqrt",
+    "sign",
+    "sqrt",
+    "square",
+    "subtract",
+    "trunc",
+]

@@ -1,0 +1,299 @@
+"""Comparisons, logic, bits, classes of numbers and choice, under the array API's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ops.errors import DTypeError
+from ops.types import is_floating, is_integer, short
+from tracer.dispatch import apply
+from tracer.functions.applying import elementwise, strong
+from tracer.functions.creation import as_tensor, cast, copied, full
+from tracer.functions.promotion import fits, number_type, prepare
+from tracer.functions.public import public
+from tracer.tensor import Tensor
+
+# ---- comparisons ---------------------------------------------------------------------------------
+
+_MIRRORED = {
+    "Equal": "Equal",
+    "NotEqual": "NotEqual",
+    "Less": "Greater",
+    "LessOrEqual": "GreaterOrEqual",
+    "Greater": "Less",
+    "GreaterOrEqual": "LessOrEqual",
+}
+
+
+def _compare(name: str, x1: Any, x2: Any) -> Tensor:
+    """A comparison. A Python integer that no element can reach compares as the number it is."""
+    if number_type(x1) is not None and number_type(x2) is None:
+        x1, x2, name = x2, x1, _MIRRORED[name]
+    if isinstance(x2, int) and number_type(x2) is not None and number_type(x1) is None:
+        x = as_tensor(x1)
+        if is_integer(x.type.dtype) and not fits(x2, x.type.dtype):
+            above = x2 > 0
+            truth = {"Equal": False, "NotEqual": True}.get(name, above if name.startswith("Less") else not above)
+            return full(x.type.shape, truth)
+        x1 = x
+    return elementwise(name, x1, x2)
+
+
+@public
+def equal(x1: Any, x2: Any, /) -> Tensor:
+    """Whether elements are equal, broadcast; NaN equals nothing."""
+    return _compare("Equal", x1, x2)
+
+
+@public
+def not_equal(x1: Any, x2: Any, /) -> Tensor:
+    """Whether elements differ, broadcast; NaN differs from everything."""
+    return _compare("NotEqual", x1, x2)
+
+
+@public
+def less(x1: Any, x2: Any, /) -> Tensor:
+    """Whether x1 < x2, broadcast; False beside NaN."""
+    return _compare("Less", x1, x2)
+
+
+@public
+def less_equal(x1: Any, x2: Any, /) -> Tensor:
+    """Whether x1 <= x2, broadcast; False beside NaN."""
+    return _compare("LessOrEqual", x1, x2)
+
+
+@public
+def greater(x1: Any, x2: Any, /) -> Tensor:
+    """Whether x1 > x2, broadcast; False beside NaN."""
+    return _compare("Greater", x1, x2)
+
+
+@public
+def greater_equal(x1: Any, x2: Any, /) -> Tensor:
+    """Whether x1 >= x2, broadcast; False beside NaN."""
+    return _compare("GreaterOrEqual", x1, x2)
+
+
+@public
+def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Whether |x1 - x2| <= atol + rtol * |x2|, broadcast; infinities are close to themselves only.
+
+    `equal_nan`: NaNs are close to each other.
+    """
+    a, b = prepare(x1, x2, floating=True)
+    wide = "float64"
+    a, b = cast(a, wide), cast(b, wide)
+    distance = apply("Abs", apply("Sub", a, b))
+    bound = elementwise("Add", elementwise("Mul", apply("Abs", b), rtol), atol)
+    near = apply("And", apply("LessOrEqual", distance, bound), apply("IsFinite", b))
+    close: Tensor = apply("Or", near, apply("Equal", a, b))
+    if equal_nan:
+        close = apply("Or", close, apply("And", apply("IsNaN", a), apply("IsNaN", b)))
+    return close
+
+
+@public
+def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all elements are close, see `isclose`. A Python bool, so it raises `TraceError` in a trace."""
+    close = isclose(x1, x2, rtol, atol, equal_nan)
+    axes = tuple(range(close.ndim))
+    return bool(apply("ReduceAll", close, axes=axes, keepdims=False))
+
+
+# ---- logic and bits ------------------------------------------------------------------------------
+
+
+def as_truth(x: Any) -> Tensor:
+    """x as bool: whether it is not 0."""
+    return cast(as_tensor(x), "bool")
+
+
+def _logic(name: str, *operands: Any) -> Tensor:
+    result: Tensor = apply(name, *map(as_truth, operands))
+    return result
+
+
+@public
+def logical_and(x1: Any, x2: Any, /) -> Tensor:
+    """Whether both hold (are not 0), broadcast."""
+    return _logic("And", x1, x2)
+
+
+@public
+def logical_or(x1: Any, x2: Any, /) -> Tensor:
+    """Whether one or both hold (are not 0), broadcast."""
+    return _logic("Or", x1, x2)
+
+
+@public
+def logical_xor(x1: Any, x2: Any, /) -> Tensor:
+    """Whether just one of both holds (is not 0), broadcast."""
+    return _logic("Xor", x1, x2)
+
+
+@public
+def logical_not(x: Any, /) -> Tensor:
+    """Whether it does not hold (is 0)."""
+    return _logic("Not", x)
+
+
+def _bits(name: str, logic: str, *operands: Any) -> Tensor:
+    """An operator of bits; of bools the operator of logic."""
+    values = [strong(x) for x in prepare(*operands)]
+    dtype = values[0].type.dtype
+    if is_floating(dtype):
+        listed = " and ".join(short(x.type) for x in values)
+        raise DTypeError(f"{name}: operands must be integers or bools, got {listed}; cast them first")
+    result: Tensor = apply(logic if dtype == "bool" else name, *values)
+    return result
+
+
+@public
+def bitwise_and(x1: Any, x2: Any, /) -> Tensor:
+    """Bits set in both integers, broadcast; of bools: and."""
+    return _bits("BitwiseAnd", "And", x1, x2)
+
+
+@public
+def bitwise_or(x1: Any, x2: Any, /) -> Tensor:
+    """Bits set in one or both integers, broadcast; of bools: or."""
+    return _bits("BitwiseOr", "Or", x1, x2)
+
+
+@public
+def bitwise_xor(x1: Any, x2: Any, /) -> Tensor:
+    """Bits set in one of both integers, broadcast; of bools: xor."""
+    return _bits("BitwiseXor", "Xor", x1, x2)
+
+
+@public
+def bitwise_invert(x: Any, /) -> Tensor:
+    """All bits turned over; of bools: not."""
+    return _bits("BitwiseNot", "Not", x)
+
+
+def _shift(name: str, x1: Any, x2: Any) -> Tensor:
+    a, b = prepare(x1, x2)
+    if a.type.dtype == "bool":
+        a, b = cast(a, "int64"), cast(b, "int64")
+    result: Tensor = apply(name, a, b)
+    return result
+
+
+@public
+def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
+    """Bits of x1 moved up by x2, zeros moved in, broadcast. A negative count, or the width or more, moves all out."""
+    return _shift("ShiftLeft", x1, x2)
+
+
+@public
+def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
+    """Bits of x1 moved down by x2, the sign moved in, broadcast. A negative count, or the width or more: only the sign."""
+    return _shift("ShiftRight", x1, x2)
+
+
+# ---- classes of numbers --------------------------------------------------------------------------
+
+
+def _class_of_number(name: str, x: Any, otherwise: bool) -> Tensor:
+    x = strong(as_tensor(x))
+    if not is_floating(x.type.dtype):
+        return full(x.type.shape, otherwise)
+    result: Tensor = apply(name, x)
+    return result
+
+
+@public
+def isnan(x: Any, /) -> Tensor:
+    """Whether x is not a number; of integers False."""
+    return _class_of_number("IsNaN", x, False)
+
+
+@public
+def isinf(x: Any, /) -> Tensor:
+    """Whether x is infinite, of either sign; of integers False."""
+    return _class_of_number("IsInf", x, False)
+
+
+@public
+def isfinite(x: Any, /) -> Tensor:
+    """Whether x is neither infinite nor NaN; of integers True."""
+    return _class_of_number("IsFinite", x, True)
+
+
+@public
+def signbit(x: Any, /) -> Tensor:
+    """Whether the sign of x is minus, that of -0 too."""
+    x = strong(as_tensor(x))
+    if is_floating(x.type.dtype):
+        result: Tensor = apply("Signbit", x)
+        return result
+    return full(x.type.shape, False) if x.type.dtype == "bool" else less(x, 0)
+
+
+@public
+def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """x with NaN and the infinities replaced; the infinities by the largest finite numbers unless told otherwise."""
+    x = strong(as_tensor(x))
+    if not is_floating(x.type.dtype):
+        return copied(x)
+    from tracer.functions.data_types import finfo
+
+    limits = finfo(x.type.dtype)
+    high = float(limits.max) if posinf is None else posinf
+    low = float(limits.min) if neginf is None else neginf
+    result = where(isnan(x), nan, x)
+    result = where(equal(x, np.inf), high, result)
+    return where(equal(x, -np.inf), low, result)
+
+
+
+
+# ---- choice --------------------------------------------------------------------------------------
+
+
+@public
+def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
+    """x1 where the condition holds, else x2; all broadcast. The gradient of what is not taken is exactly 0.
+
+    Raises `DTypeError` for a condition that is not bool: compare it with something first.
+    """
+    condition = as_tensor(condition)
+    if condition.type.dtype != "bool":
+        raise DTypeError(
+            f"where: the condition must be bool, got {short(condition.type)}; compare it with something first (condition != 0)"
+        )
+    a, b = prepare(x1, x2)
+    result: Tensor = apply("Where", condition, a, b)
+    return result
+
+
+__all__ = [
+    "allclose",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "equal",
+    "greater",
+    "greater_equal",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "nan_to_num",
+    "not_equal",
+    "signbit",
+    "where",
+]

@@ -1,0 +1,238 @@
+"""Modules and traced functions as graphs to export: traced anew with symbolic sizes, state as inputs.
+
+Knows recording and modules. Must not know the format.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ops.dims import Dim
+from ops.errors import ExportError
+from ops.types import Type
+from tracer.graph import Graph, Value
+from tracer.modes import no_grad
+from tracer.nn.module import Module
+from tracer.tensor import Tensor, intern
+from tracer.tracing.access import Path
+from tracer.tracing.guards import build_guard
+from tracer.tracing.record import Recorded, record
+from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
+from tracer.tracing.traced import TracedFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Exportable:
+    """What is exported: a graph whose first inputs are the state (parameters and buffers, as in a
+    state_dict), the values of that state by input name, and names for the results (those of the
+    function, then the new state).
+    """
+
+    graph: Graph
+    initializers: Mapping[str, Any] = field(default_factory=dict)
+    output_names: tuple[str, ...] = ()
+
+
+def module_graph(module: Module, args: Any, dynamic_shapes: Any) -> Exportable:
+    """A module's forward in evaluation mode: state_dict first (tied entries once, unused ones kept), then the arguments."""
+    values, keywords = _arguments(args)
+    training = [(m, m.training) for m in module.modules()]
+    module.eval()
+    try:
+        with no_grad():
+            recorded, names, _ = _record(
+                module, type(module).__name__, values, keywords, dynamic_shapes, _parameters(module.forward)
+            )
+    finally:
+        for m, mode in training:
+            m.__dict__["training"] = mode
+    by_id = {id(c.object): c for c in recorded.captures}
+    inputs: list[Value] = []
+    input_names: list[str] = []
+    initial: dict[str, Any] = {}
+    seen: set[int] = set()
+    for path, owner in module.named_modules():
+        for group in (owner._parameters, owner._buffers):
+            for name, tensor in group.items():
+                if tensor is None or id(tensor) in seen or name in owner.__dict__["_transient"]:
+                    continue
+                seen.add(id(tensor))
+                capture = by_id.get(id(tensor))
+                inputs.append(capture.value if capture is not None else Value(tensor.type.strong()))
+                input_names.append(f"{path}.{name}" if path else name)
+                initial[input_names[-1]] = tensor.array
+    for number, capture in enumerate(recorded.captures):
+        if id(capture.object) not in seen:
+            inputs.append(capture.value)
+            input_names.append(f"captured{number}")
+            initial[input_names[-1]] = np.asarray(capture.object)
+    return _finish(recorded, inputs, input_names, names, initial, ())
+
+
+def function_graph(traced: TracedFunction[Any, Any], args: Any, dynamic_shapes: Any) -> Exportable:
+    """A traced function, such as a whole training step: the state that it reads (parameters first, as in state_dict),
+    numbers such as learning rates, then the arguments; results, then the new state in the same order, named `<name>.next`.
+
+    State that the function changes, and numbers beside it, are inputs of the model; state that it only reads has its value as
+    an initializer.
+    """
+    values, keywords = _arguments(args)
+    recorded, names, paths = _record(
+        traced._function, traced._name, values, keywords, dynamic_shapes, traced._parameters
+    )
+    order: dict[int, int] = {}
+    for module in recorded.modules:
+        for _, tensor in [*module.named_parameters(), *module.named_buffers()]:
+            order.setdefault(id(tensor), len(order))
+    captures = sorted(
+        (c for c in recorded.captures if not c.is_grad), key=lambda c: order.get(id(c.object), len(order))
+    )
+    if len(captures) != len(recorded.captures):
+        raise ExportError("the function accumulates into gradients from outside; clear them in it (zero_grad) to export it")
+    inputs: list[Value] = []
+    input_names: list[str] = []
+    initial: dict[str, Any] = {}
+
+    changed = {id(t) for t in recorded.mutated}
+
+    def add(value: Value, name: str, content: Any, is_input: bool) -> None:
+        unique = name
+        while unique in input_names:
+            unique += "_"
+        inputs.append(value)
+        input_names.append(unique)
+        if not is_input:
+            initial[unique] = content
+
+    for number, capture in enumerate(captures):
+        path = paths.get(id(capture.object))
+        add(capture.value, path.name if path and path.name else f"captured{number}", np.asarray(capture.object), id(capture.object) in changed)
+    position = {id(c.object): k for k, c in enumerate(captures)}
+    for scalar in recorded.scalars:
+        path = paths.get(id(scalar.container))
+        add(scalar.value, f"{path.name}.{scalar.key}" if path and path.name else scalar.key, np.float64(scalar.container[scalar.key]), bool(changed))
+    new = sorted(
+        zip(recorded.mutated, range(recorded.result_count, recorded.result_count + len(recorded.mutated)), strict=True),
+        key=lambda item: position[id(item[0])],
+    )
+    return _finish(
+        recorded, inputs, input_names, names, initial, tuple((number, f"{input_names[position[id(t)]]}.next") for t, number in new)
+    )
+
+
+def _finish(
+    recorded: Recorded,
+    inputs: list[Value],
+    input_names: list[str],
+    argument_names: list[str],
+    initial: dict[str, Any],
+    updates: tuple[tuple[int, str], ...],
+) -> Exportable:
+    graph = recorded.graph
+    base = len(recorded.captures) + len(recorded.scalars)
+    for k, leaf in enumerate(recorded.argument_leaves):
+        inputs.append(graph.inputs[base + k])
+        name = argument_names[leaf]
+        while name in input_names:
+            name += "_"
+        input_names.append(name)
+    outputs: list[Value] = []
+    names: list[str] = []
+    for number, output in enumerate(recorded.outputs):
+        if output.kind == "program":
+            outputs.append(graph.outputs[output.number])
+        elif output.kind == "argument":
+            outputs.append(graph.inputs[base + recorded.argument_leaves.index(output.number)])
+        elif isinstance(output.object, Tensor | np.ndarray):
+            found = next((c.value for c in recorded.captures if c.object is output.object), None)
+            if found is None:
+                raise ExportError(f"result {number} is a Tensor that the function only hands through")
+            outputs.append(found)
+        else:
+            continue
+        names.append(f"output{number}" if len(recorded.outputs) > 1 else "output")
+    for number, name in updates:
+        outputs.append(graph.outputs[number])
+        names.append(name)
+    if not outputs:
+        raise ExportError(f"{graph.name} returns no Tensor and changes none; there is nothing to export")
+    whole = Graph(tuple(inputs), graph.nodes, tuple(outputs), tuple(input_names), graph.name)
+    return Exportable(whole, initial, tuple(names))
+
+
+def _arguments(args: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if args is None:
+        raise ExportError("example arguments are needed: the model is traced with them")
+    values = tuple(args) if isinstance(args, tuple | list) else (args,)
+    if values and isinstance(values[-1], dict):
+        return values[:-1], values[-1]
+    return values, {}
+
+
+def _parameters(function: Any) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return ()
+
+
+def _record(
+    function: Any,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    parameters: tuple[str, ...],
+) -> tuple[Recorded, list[str], dict[int, Path]]:
+    leaves, tree = flatten(args, kwargs)
+    names = leaf_names(args, kwargs, parameters)
+    signature = [leaf_of(x) for x in leaves]
+    symbols = _symbols(dynamic_shapes, names, signature)
+    signature = [_dynamic(leaf, symbols.get(number, {}), names[number]) for number, leaf in enumerate(signature)]
+    recorded = record(function, leaves, signature, tree, name)
+    _, paths, _ = build_guard(function, recorded, leaves)
+    return recorded, names, paths
+
+
+def _symbols(dynamic_shapes: Any, names: list[str], signature: Sequence[Leaf]) -> dict[int, dict[int, str]]:
+    """For each argument leaf the names of its symbolic axes."""
+    if dynamic_shapes is None:
+        return {}
+    if isinstance(dynamic_shapes, Mapping):
+        unknown = [n for n in dynamic_shapes if n not in names]
+        if unknown:
+            raise ExportError(f"dynamic_shapes names {unknown[0]!r}, but the arguments are {', '.join(names)}")
+        given = {names.index(n): axes for n, axes in dynamic_shapes.items()}
+    else:
+        if len(dynamic_shapes) > len(names):
+            raise ExportError(f"dynamic_shapes has {len(dynamic_shapes)} entries for {len(names)} arguments")
+        given = dict(enumerate(dynamic_shapes))
+    result: dict[int, dict[int, str]] = {}
+    for number, axes in given.items():
+        if axes is None:
+            continue
+        if isinstance(axes, Mapping):
+            result[number] = {int(a): n if isinstance(n, str) else f"{names[number]}_{a}" for a, n in axes.items()}
+        elif all(isinstance(a, int) for a in axes):
+            result[number] = {a: f"{names[number]}_{a}" for a in axes}
+        else:
+            result[number] = {k: n for k, n in enumerate(axes) if isinstance(n, str)}
+    return result
+
+
+def _dynamic(leaf: Leaf, axes: Mapping[int, str], name: str) -> Leaf:
+    if not axes:
+        return leaf
+    if leaf.type is None:
+        raise ExportError(f"dynamic_shapes names {name!r}, which is no Tensor")
+    shape = list(leaf.type.shape)
+    for axis, symbol in axes.items():
+        if not -len(shape) <= axis < len(shape):
+            raise ExportError(f"dynamic_shapes names axis {axis} of {name!r}, which has {len(shape)} axes")
+        shape[axis] = Dim.symbol(symbol.replace(".", "_"))
+    return Leaf(leaf.kind, intern(Type(leaf.type.dtype, tuple(shape), leaf.type.weak)), leaf.requires_grad)
