@@ -11,8 +11,22 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 
 from codegen.vector.elements import ELEMENTS, SAME_SIZE, bits, kind
-from codegen.vector.llvm import Builder, Value, constant, intrinsic, named, suffix, vector
-from codegen.vector.readings import Reading, scalar
+from codegen.vector.llvm import (
+    INDEX,
+    INT64,
+    Builder,
+    Value,
+    constant,
+    constant_lane,
+    intrinsic,
+    like,
+    named,
+    one_lane,
+    suffix,
+    vector,
+)
+from codegen.vector.primitives import TABLES
+from codegen.vector.readings import Body, Reading, scalar
 
 if TYPE_CHECKING:
     from codegen.vector.primitives import Primitive
@@ -39,6 +53,40 @@ class Emitted(Reading):
                 values.append(constant(target, scalar(target, x).item()))
         value = EMIT[primitive.name](self.builder, element, *values)
         return Emitted(self.builder, primitive.result(element), value)
+
+    def rarely(self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]) -> tuple[Any, ...]:
+        """A loop over lanes, entered when any lane of this mask is true: scalar code compiles faster than vectors."""
+        b, start, mask = self.builder, self.builder.block, self.value
+        loop, done = b.append_basic_block("rare"), b.append_basic_block("rare_done")
+        packed = b.bitcast(mask, ir.IntType(mask.type.count))
+        b.cbranch(b.icmp_unsigned("!=", packed, packed.type(0)), loop, done)
+        b.position_at_end(loop)
+        lane = b.phi(INDEX)
+        lane.add_incoming(INDEX(0), start)
+        running = [b.phi(y.value.type) for y in otherwise]
+        for phi, y in zip(running, otherwise, strict=True):
+            phi.add_incoming(y.value, start)
+        with one_lane():
+            scalars = [Emitted(b, x.element, b.extract_element(x.value, lane)) for x in operands]
+            made = body(*scalars)
+        chosen = b.extract_element(mask, lane)
+        after = []
+        for phi, x in zip(running, made, strict=True):
+            value = b.select(chosen, x.value, b.extract_element(phi, lane))
+            after.append(b.insert_element(phi, value, lane))
+            phi.add_incoming(after[-1], b.block)
+        following = b.add(lane, INDEX(1))
+        lane.add_incoming(following, b.block)
+        b.cbranch(b.icmp_unsigned("<", following, INDEX(mask.type.count)), loop, done)
+        end = b.block
+        b.position_at_end(done)
+        results = []
+        for value, y in zip(after, otherwise, strict=True):
+            phi = b.phi(value.type)
+            phi.add_incoming(y.value, start)
+            phi.add_incoming(value, end)
+            results.append(Emitted(b, y.element, phi))
+        return tuple(results)
 
 
 def emits(*names: str) -> Callable[[Emit], Emit]:
@@ -86,14 +134,24 @@ for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("e
     _comparison(_name, _symbol)
 
 
+def within(element: str, count: Value) -> bool:
+    """Whether a shift's count is written out and below the width."""
+    literal = constant_lane(count)
+    return literal is not None and 0 <= literal < bits(element)
+
+
 @emits("lshift")
 def _shift_left(b: Builder, element: str, x: Value, count: Value) -> Value:
+    if within(element, count):
+        return b.shl(x, count)
     inside = b.icmp_unsigned("<", count, constant(element, bits(element)))
     return b.select(inside, b.shl(x, count), constant(element, 0))
 
 
 @emits("rshift")
 def _shift_right(b: Builder, element: str, x: Value, count: Value) -> Value:
+    if within(element, count):
+        return (b.ashr if kind(element) == "i" else b.lshr)(x, count)
     inside = b.icmp_unsigned("<", count, constant(element, bits(element)))
     if kind(element) == "u":
         return b.select(inside, b.lshr(x, count), constant(element, 0))
@@ -165,8 +223,7 @@ EMIT["to_bits"] = EMIT["from_bits"] = lambda b, e, x: b.bitcast(x, vector(SAME_S
 
 @emits("round_f16")
 def _round_half(b: Builder, element: str, x: Value) -> Value:
-    half = ir.VectorType(ir.HalfType(), x.type.count)
-    return b.fpext(b.fptrunc(x, half), x.type)
+    return b.fpext(b.fptrunc(x, like(x.type, ir.HalfType())), x.type)
 
 
 def bfloat16_bits(b: Builder, x: Value) -> Value:
@@ -183,4 +240,28 @@ def from_bfloat16_bits(b: Builder, x: Value) -> Value:
     return b.bitcast(b.shl(x, constant("i32", 16)), vector("f32"))
 
 
+def lookup(name: str, table: tuple[int, ...]) -> None:
+    """table[index] for i64 lanes, the table a constant in the module; the last word for any index outside."""
+
+    def emit(b: Builder, element: str, index: Value) -> Value:
+        place = b.module.globals.get(name)
+        if place is None:
+            place = ir.GlobalVariable(b.module, ir.ArrayType(INT64, len(table)), name)
+            place.initializer = ir.Constant(place.type.pointee, list(table))
+            place.global_constant, place.linkage = True, "internal"
+        last = constant("i64", len(table) - 1)
+        index = b.select(b.icmp_unsigned("<", index, last), index, last)
+        if not isinstance(index.type, ir.VectorType):
+            return b.load(b.gep(place, [INT64(0), index], inbounds=True))
+        lanes = ir.Constant(index.type, ir.Undefined)
+        for lane in map(INDEX, range(index.type.count)):
+            where = [INT64(0), b.extract_element(index, lane)]
+            lanes = b.insert_element(lanes, b.load(b.gep(place, where, inbounds=True)), lane)
+        return lanes
+
+    EMIT[name] = emit
+
+
+for _name, _table in TABLES.items():
+    lookup(_name, _table)
 EMIT["round_bf16"] = lambda b, e, x: from_bfloat16_bits(b, bfloat16_bits(b, x))

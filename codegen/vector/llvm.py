@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -23,8 +24,30 @@ LLVM: dict[str, Any] = {e: ir.IntType(bits(e)) for e in ELEMENTS if e[0] in "iu"
 MEMORY: dict[str, Any] = LLVM | {"bool": ir.IntType(8), "f16": ir.IntType(16), "bf16": ir.IntType(16)}
 
 
-def vector(element: str, width: int = WIDTH) -> Any:
-    return ir.VectorType(LLVM[element], width)
+class Width:
+    """How many lanes values have that are being emitted: 16, or 1 (plain scalars) in a loop over lanes."""
+
+    now = WIDTH
+
+
+@contextmanager
+def one_lane() -> Iterator[None]:
+    """Inside, primitives are emitted on scalars."""
+    Width.now = 1
+    try:
+        yield
+    finally:
+        Width.now = WIDTH
+
+
+def vector(element: str) -> Any:
+    """The type of a value with lanes of an element."""
+    return LLVM[element] if Width.now == 1 else ir.VectorType(LLVM[element], Width.now)
+
+
+def like(type_: Any, element: Any) -> Any:
+    """A type of as many lanes as `type_`, of another LLVM element."""
+    return ir.VectorType(element, type_.count) if isinstance(type_, ir.VectorType) else element
 
 
 def memory_vector(element: str) -> Any:
@@ -41,7 +64,15 @@ def suffix(type_: Any) -> str:
 
 
 def constant(element: str, value: Any) -> Value:
-    return ir.Constant(vector(element), [value] * WIDTH)
+    """A literal in all lanes."""
+    return ir.Constant(vector(element), value if Width.now == 1 else [value] * WIDTH)
+
+
+def constant_lane(x: Value) -> Any:
+    """The number that `constant` put into all lanes; None of any other value."""
+    if not isinstance(x, ir.Constant):
+        return None
+    return x.constant[0].constant if isinstance(x.constant, list | tuple) else x.constant
 
 
 def constants(type_: Any, values: Sequence[Any]) -> Value:

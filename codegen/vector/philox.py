@@ -1,7 +1,8 @@
-"""Philox4x32-10 on lanes: a counter and a key make four random words, the same ones on every machine.
+"""Philox4x32-10 on lanes: a counter and a key make four random words, alike on every machine.
 
-The generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). Words are held in u64
-lanes with their upper halves 0, so that a product of two is one instruction. Must not know LLVM or Numba.
+The generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+(2011). Words are held in u64 lanes with their upper halves 0, so that a product of two is one
+instruction. Must not know LLVM or Numba.
 """
 
 from __future__ import annotations
@@ -39,5 +40,7 @@ def _high(counter: Any, high: Any, key: Any) -> Any:
     return c2 | (c3 << HALF)
 
 
-philox_low = define_function("philox_low", 3, u64=_low)  # words 0 and 1, the first in the lower half
+philox_low = define_function(
+    "philox_low", 3, u64=_low
+)  # words 0 and 1, the first in the lower half
 philox_high = define_function("philox_high", 3, u64=_high)  # words 2 and 3

@@ -22,6 +22,7 @@ from codegen.vector.elements import (
     f32,
 )
 from codegen.vector.exact import exact_fma
+from codegen.vector.pi import TWO_OVER_PI
 from codegen.vector.readings import OPERATORS, Reading, element_of
 
 Meaning = Callable[..., Any]
@@ -204,3 +205,22 @@ round_bf16 = define(
     lambda x: (bfloat16_bits(x).astype(np.uint32) << np.uint32(16)).view(f32),
     elements=("f32",),
 )
+
+
+# ---- constant tables -------------------------------------------------------------------------------------------------
+TABLES: dict[str, tuple[int, ...]] = {}
+
+
+def define_table(name: str, words: tuple[int, ...]) -> Primitive:
+    """A primitive that maps i64 lanes to u64 words of a constant table; an index outside it, to the last word."""
+    TABLES[name] = words
+    array = np.array(words, np.uint64)
+
+    def meaning(index: Any) -> Any:
+        return array[np.minimum(index.view(np.uint64), np.uint64(len(words) - 1))]
+
+    return define(name, 1, meaning, elements=("i64",), result=lambda _: "u64")
+
+
+# 2/pi in binary: 64 zeros, then 1216 bits after the point, for angles beyond the reach of multiplication.
+two_over_pi = define_table("two_over_pi", TWO_OVER_PI)

@@ -21,6 +21,7 @@ from codegen.vector.elements import DTYPE, ELEMENT, kind
 if TYPE_CHECKING:
     from codegen.vector.primitives import Primitive
 
+Body = Callable[..., Sequence[Any]]
 OPERATORS: dict[str, Primitive] = {}  # filled by primitives.py: "add", "mul", "lt", "invert" ...
 
 
@@ -40,6 +41,10 @@ class Reading:
 
     def apply(self, primitive: Primitive, element: str, operands: Sequence[Any]) -> Any:
         """The primitive on these operands, all of lane element `element` or scalars to be made so."""
+        raise NotImplementedError
+
+    def rarely(self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]) -> tuple[Any, ...]:
+        """The values of body(*operands) where this mask is true, else `otherwise`; see `rarely`."""
         raise NotImplementedError
 
     __add__, __radd__ = _binary("add"), _reflected("add")
@@ -92,6 +97,13 @@ class Lanes(Reading):
             result = primitive.meaning(*values)
         return Lanes(np.broadcast_to(np.asarray(result), (16,)))
 
+    def rarely(self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]) -> tuple[Any, ...]:
+        """All lanes at once, if any needs it."""
+        if not self.array.any():
+            return tuple(otherwise)
+        pairs = zip(body(*operands), otherwise, strict=True)
+        return tuple(Lanes(np.where(self.array, x.array, y.array)) for x, y in pairs)
+
 
 class Constructor:
     """f32, i64 ... in kernel text: a number as a scalar of that element."""
@@ -111,6 +123,15 @@ def scalar(element: str, x: Any) -> Any:
     if kind(element) in "iu" and isinstance(x, int | np.integer):
         return np.array(int(x) & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(DTYPE[element])[()]
     return DTYPE[element](x)
+
+
+def rarely(mask: Reading, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]) -> tuple[Any, ...]:
+    """select(mask, value of body(*operands), otherwise), lane by lane, for a mask that is mostly false everywhere.
+
+    The body computes lanes one by one, from its operands and literals only; it is jumped over when no lane needs it, and its
+    operands must be harmless in the lanes that do not.
+    """
+    return mask.rarely(body, operands, otherwise)
 
 
 def element_of(x: Any) -> str:
