@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ops.dims import Dim
@@ -166,6 +166,8 @@ def test_random_graphs_survive(seed: int, count: int) -> None:
 
 
 @given(st.text(max_size=20), st.text(max_size=20), st.text(max_size=20), st.booleans())
+@example("1", "2", "0", False)
+@example("gradient", "a, b", "gradient of a.py:1", True)
 def test_any_names_scopes_and_sources_survive(
     name: str, scope: str, source: str, gradient: bool
 ) -> None:
