@@ -23,8 +23,8 @@ def _matmul_type(x: Type, y: Type) -> Type:
         raise ShapeError(f"operands need at least 2 axes, got {short(x)} and {short(y)}")
     if x.shape[-1] != y.shape[-2]:
         raise ShapeError(
-            f"{short(x)} @ {short(y)}: the last axis of the first ({x.shape[-1]}) must equal the last but one "
-            f"of the second ({y.shape[-2]})"
+            f"{short(x)} @ {short(y)}: the last axis of the first ({x.shape[-1]}) must equal the "
+            f"last but one of the second ({y.shape[-2]})"
         )
     batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     return Type(x.dtype, (*batch, x.shape[-2], y.shape[-1]))
@@ -60,13 +60,18 @@ def _matmul_vjp(g: Any, n: Application) -> Any:
     ),
     errors=(
         ErrorSample((Type("float32", (2, 3)), Type("float32", (4, 5))), ShapeError, "must equal"),
-        ErrorSample((Type("float32", (3,)), Type("float32", (3, 5))), ShapeError, "at least 2 axes"),
+        ErrorSample(
+            (Type("float32", (3,)), Type("float32", (3, 5))), ShapeError, "at least 2 axes"
+        ),
     ),
     dtypes=INTEGERS + FLOATING,
     ulp=64,
 )
 def matmul(x: Array, y: Array) -> Array:
-    """Matrix product over the last two axes, leading axes broadcast. Half types accumulate in float32."""
+    """Matrix product over the last two axes, leading axes broadcast.
+
+    Half types accumulate in float32.
+    """
     with np.errstate(all="ignore"):
         if dtype_name(x.dtype) in ("float16", "bfloat16"):
             return np.asarray(np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype))

@@ -1,4 +1,4 @@
-"""Values that come from no other value: constants, sizes, positions; and the change of element type."""
+"""Values that come from no other value: constants, sizes, positions; and casts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,17 @@ from ops.operator import (
     operator,
 )
 from ops.reference import as_dtype
-from ops.types import DTYPES, FLOATING, Type, dtype_name, is_floating, normalize_axis
+from ops.types import (
+    DTYPES,
+    FLOATING,
+    INTEGERS,
+    Type,
+    dtype_name,
+    is_floating,
+    is_integer,
+    normalize_axis,
+    short,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +47,7 @@ Array = np.ndarray[Any, Any]
     samples=(Sample((), {"value": ArrayData.of(np.arange(6.0).reshape(2, 3))}),),
 )
 def constant(*, value: ArrayData, weak: bool = False) -> Array:
-    """An array that is part of the graph; `weak`: a Python number, which does not decide promotion."""
+    """An array that is part of the graph; `weak`: a Python number, not deciding promotion."""
     return value.array
 
 
@@ -50,7 +60,7 @@ def constant(*, value: ArrayData, weak: bool = False) -> Array:
     samples=(Sample((), {"size": 7}),),
 )
 def dimension(*, size: int | Dim) -> Array:
-    """A size as a 0-d int64 value; it is given to kernels when they run, so they do not depend on it."""
+    """A size as a 0-d int64 value, given to kernels when they run: they do not depend on it."""
     return np.asarray(size, np.int64)
 
 
@@ -129,7 +139,9 @@ def _cast_type(x: Type, *, to: str) -> Type:
         Sample((Input(()),), {"to": "float64"}),
         Sample((Input((0, 2)),), {"to": "int32"}, gradient=False),
     ),
-    errors=(ErrorSample((Type("float32"),), DTypeError, "unknown element type", {"to": "float128"}),),
+    errors=(
+        ErrorSample((Type("float32"),), DTypeError, "unknown element type", {"to": "float128"}),
+    ),
 )
 def cast(x: Array, *, to: str) -> Array:
     """Elements converted to another type.
@@ -178,7 +190,9 @@ def eye(*, shape: Sizes, k: int = 0, dtype: str = "float32") -> Array:
     return np.eye(int(shape[0]), int(shape[1]), k).astype(Type(dtype).numpy)
 
 
-def _linspace_type(*, start: float, stop: float, num: int | Dim, endpoint: bool, dtype: str) -> Type:
+def _linspace_type(
+    *, start: float, stop: float, num: int | Dim, endpoint: bool, dtype: str
+) -> Type:
     if isinstance(num, int) and num < 0:
         raise ShapeError(f"num must be at least 0, got {num}")
     if not is_floating(dtype_name(dtype)):
@@ -213,7 +227,10 @@ def _linspace_rule(g: Any, n: Application) -> Any:
     errors=(
         ErrorSample((), ShapeError, "at least 0", {"start": 0.0, "stop": 1.0, "num": -1}),
         ErrorSample(
-            (), DTypeError, "must be floating", {"start": 0.0, "stop": 1.0, "num": 3, "dtype": "int64"}
+            (),
+            DTypeError,
+            "must be floating",
+            {"start": 0.0, "stop": 1.0, "num": 3, "dtype": "int64"},
         ),
     ),
     ulp=1,
@@ -221,5 +238,58 @@ def _linspace_rule(g: Any, n: Application) -> Any:
 def linspace(
     *, start: float, stop: float, num: int | Dim, endpoint: bool = True, dtype: str = "float32"
 ) -> Array:
-    """`num` numbers from start to stop at equal distances, computed in float64; without the endpoint, to before it."""
+    """`num` numbers from start to stop at equal distances, computed in float64.
+
+    Without the endpoint they stop one distance before it.
+    """
     return as_dtype(np.linspace(start, stop, int(num), endpoint), dtype)
+
+
+def _one_hot_type(indices: Type, *, depth: int | Dim, axis: int, dtype: str) -> Type:
+    if not is_integer(indices.dtype):
+        raise DTypeError(f"indices must be integers, got {short(indices)}; cast them first")
+    if isinstance(depth, int) and depth < 0:
+        raise ShapeError(f"depth must be at least 0, got {depth}")
+    axis = normalize_axis(axis, indices.rank + 1)
+    return Type(dtype_name(dtype), (*indices.shape[:axis], depth, *indices.shape[axis:]))
+
+
+def _one_hot_rule(g: Any, n: Application) -> Any:
+    rank = n.x.type.rank + 1
+    axis = normalize_axis(n.attrs.axis, rank)
+    indices = g.cast(n.x, "int64")
+    below = g.Less(indices, g.like(0, indices))
+    indices = g.Where(below, g.Add(indices, g.size(n.attrs.depth)), indices)
+    indices = g.Unsqueeze(indices, axes=(axis,))
+    line = tuple(n.attrs.depth if k == axis else 1 for k in range(rank))
+    return g.Cast(g.Equal(g.Iota(shape=line, axis=axis, dtype="int64"), indices), to=n.attrs.dtype)
+
+
+@operator(
+    "OneHot",
+    type_rule=_one_hot_type,
+    compute=Composite(_one_hot_rule),
+    vjp=ZeroGradient(),
+    onnx=Expanded(),
+    samples=(
+        Sample((Input((3,), values=(0, 4, 2)),), {"depth": 5}),
+        Sample((Input((2, 2), values=(0, 1, 2, 9)),), {"depth": 3, "axis": 0, "dtype": "int64"}),
+        Sample((Input((), values=(1,)),), {"depth": 3, "dtype": "bool"}),
+        Sample((Input((3,), "int64", values=(-1, -3, -4)),), {"depth": 3, "dtype": "float64"}),
+        Sample((Input((2,), values=(0, 0)),), {"depth": 0}),
+        Sample((Input((0,), values=()),), {"depth": 2, "axis": 1}),
+    ),
+    errors=(
+        ErrorSample((Type("float32", (2,)),), DTypeError, "indices must be integers", {"depth": 3}),
+        ErrorSample((Type("int64", (2,)),), ShapeError, "out of range", {"depth": 3, "axis": 2}),
+        ErrorSample((Type("int64", (2,)),), ShapeError, "at least 0", {"depth": -1}),
+    ),
+    dtypes=INTEGERS,
+)
+def one_hot(indices: Array, *, depth: int | Dim, axis: int = -1, dtype: str = "float32") -> Array:
+    """1 at each index along a new axis of size `depth`, 0 elsewhere and where out of range."""
+    size = int(depth)
+    wide = indices.astype(np.int64)
+    wide = np.where(wide < 0, wide + size, wide)
+    rows = wide[..., None] == np.arange(size)
+    return np.asarray(np.moveaxis(rows, -1, axis), Type(dtype).numpy)

@@ -1,8 +1,8 @@
-"""Elements at computed indices along an axis: reading them, adding to them, one-hot rows.
+"""Elements at computed indices along an axis: reading them, adding to them.
 
-Indices are integers of any type; negative ones count from the end. One that is out of range is an error where the program
-runs. In an addition the updates come in row-major order, each rounded to the element type, so that equal indices add up the
-same way everywhere.
+Indices are integers of any type; negative ones count from the end. One that is out of range is an
+error where the program runs. In an addition the updates come in row-major order, each rounded to
+the element type, so that equal indices add up the same way everywhere.
 """
 
 from __future__ import annotations
@@ -14,41 +14,30 @@ from typing import Any
 import numpy as np
 
 from ops import rules
-from ops.compute import Attributes, Composite, Gather, Index, ScatterAdd
-from ops.dims import Dim, product
+from ops.compute import Attributes, Gather, Index, ScatterAdd
+from ops.dims import product
 from ops.errors import BoundsError, DTypeError, ShapeError
-from ops.operator import (
-    Application,
-    ErrorSample,
-    Expanded,
-    Input,
-    Sample,
-    ZeroGradient,
-    operator,
-)
-from ops.types import (
-
-    FLOATING,
-    INTEGERS,
-    Type,
-    dtype_name,
-    is_integer,
-    normalize_axis,
-    short,
-)
+from ops.operator import Application, ErrorSample, Input, Sample, operator
+from ops.types import FLOATING, INTEGERS, Type, is_integer, normalize_axis, short
 
 Array = np.ndarray[Any, Any]
 NUMERIC = INTEGERS + FLOATING
 
 
 def checked(indices: Array, size: int, axis: int) -> Array:
-    """Indices from the front as int64. Raises `BoundsError` for the first one that is out of range."""
-    wide = indices.astype(np.int64)
+    """Indices from the front as int64.
+
+    Raises `BoundsError` for the first one that is out of range.
+    """
+    huge = np.uint64(np.iinfo(np.int64).max)  # a uint64 above must not become a negative index
+    wide = (np.minimum(indices, huge) if indices.dtype == np.uint64 else indices).astype(np.int64)
     wrong = np.flatnonzero((wide < -size) | (wide >= size))
     if wrong.size:
         found = indices.reshape(-1)[wrong[0]]
         possible = f"possible: {-size} to {size - 1}" if size else "the axis has no elements"
-        raise BoundsError(f"index {found} is out of range for axis {axis} of size {size}; {possible}")
+        raise BoundsError(
+            f"index {found} is out of range for axis {axis} of size {size}; {possible}"
+        )
     return np.where(wide < 0, wide + size, wide)
 
 
@@ -71,7 +60,7 @@ def _gather_type(x: Type, indices: Type, *, axis: int) -> Type:
 
 
 def _taken(axis: int, rank: int, indices: Type) -> tuple[Index, ...]:
-    """The index of each of x's axes by the axes of x.shape[:axis] + indices.shape + x.shape[axis+1:]."""
+    """The index of each axis of x by axes of x.shape[:axis] + indices.shape + x.shape[axis+1:]."""
     axis = normalize_axis(axis, rank)
     by = tuple(range(axis, axis + indices.rank))
     return tuple(
@@ -87,7 +76,10 @@ def _gather_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> t
 
 
 def _added_up(g: Any, name: str, n: Application) -> Any:
-    """The cotangent of what was read: dy added to zeros at the indices. Half types add up in float32."""
+    """The cotangent of what was read: dy added to zeros at the indices.
+
+    Half types add up in float32.
+    """
     dtype = n.x.type.dtype
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
     zeros = g.zeros(n.x.type.with_dtype(wide))
@@ -115,7 +107,9 @@ _AXIS_0, _AXIS_1 = {"axis": 0}, {"axis": 1}
         Sample((Input((4, 6), layout="strided"), Input((2,), "int8", values=(5, -3))), _AXIS_1),
     ),
     errors=(
-        ErrorSample((_FLOAT, Type("float32", (2,))), DTypeError, "indices must be integers", _AXIS_0),
+        ErrorSample(
+            (_FLOAT, Type("float32", (2,))), DTypeError, "indices must be integers", _AXIS_0
+        ),
         ErrorSample((_FLOAT, Type("int64", (2,))), ShapeError, "out of range", {"axis": 2}),
         ErrorSample((Type("float32"), Type("int64", (2,))), ShapeError, "out of range", _AXIS_0),
     ),
@@ -143,7 +137,7 @@ def _numbers(x: Type) -> None:
 
 
 def _index_add_onnx(g: Any, n: Application) -> Any:
-    """ONNX scatters elements: the index axes are made one, and the indices repeated for every element of a slice."""
+    """ONNX scatters elements: index axes are made one, indices repeated for a slice's elements."""
     x, indices, updates = n.inputs
     axis, shape = normalize_axis(n.attrs.axis, n.x.type.rank), n.x.type.shape
     size = product(indices.type.shape)
@@ -176,7 +170,8 @@ def _scattered(g: Any, x: Any, places: Any, values: Any, axis: int) -> Any:
     samples=(
         Sample((Input((5, 4)), Input((3,), "int64", values=(4, 0, 4)), Input((3, 4))), _AXIS_0),
         Sample(
-            (Input((3, 4)), Input((2, 3), "int32", values=(0, 3, -1, -4, 1, 1)), Input((3, 2, 3))), _AXIS_1
+            (Input((3, 4)), Input((2, 3), "int32", values=(0, 3, -1, -4, 1, 1)), Input((3, 2, 3))),
+            _AXIS_1,
         ),
         Sample((Input((2, 3, 4)), Input((), "int64", values=(-2,)), Input((2, 4))), {"axis": -2}),
         Sample((Input((3, 4)), Input((0,), "int64", values=()), Input((0, 4))), _AXIS_0),
@@ -189,20 +184,31 @@ def _scattered(g: Any, x: Any, places: Any, values: Any, axis: int) -> Any:
     ),
     errors=(
         ErrorSample(
-            (_FLOAT, Type("int64", (4,)), Type("float32", (4, 2))), ShapeError, "updates must be", _AXIS_0
+            (_FLOAT, Type("int64", (4,)), Type("float32", (4, 2))),
+            ShapeError,
+            "updates must be",
+            _AXIS_0,
         ),
         ErrorSample(
-            (_FLOAT, Type("int64", (4,)), Type("float64", (4, 3))), DTypeError, "one element type", _AXIS_0
+            (_FLOAT, Type("int64", (4,)), Type("float64", (4, 3))),
+            DTypeError,
+            "one element type",
+            _AXIS_0,
         ),
         ErrorSample((_FLOAT, _FLOAT, _FLOAT), DTypeError, "indices must be integers", _AXIS_0),
         ErrorSample(
-            (Type("bool", (2,)), Type("int64", (2,)), Type("bool", (2,))), DTypeError, "a number", _AXIS_0
+            (Type("bool", (2,)), Type("int64", (2,)), Type("bool", (2,))),
+            DTypeError,
+            "a number",
+            _AXIS_0,
         ),
     ),
     dtypes=NUMERIC,
 )
 def index_add(x: Array, indices: Array, updates: Array, *, axis: int = 0) -> Array:
-    """x with updates added to its slices at indices along an axis: the reverse of Gather. Equal indices add up in order.
+    """x with updates added to its slices at indices along an axis: the reverse of Gather.
+
+    Equal indices add up in order.
 
     Raises `BoundsError` for an index out of range.
     """
@@ -307,7 +313,8 @@ def _scatter_onnx(g: Any, n: Application) -> Any:
     onnx=_scatter_onnx,
     samples=(
         Sample(
-            (Input((3, 4)), Input((3, 2), "int64", values=(3, 0, -1, 1, 2, 2)), Input((3, 2))), _AXIS_1
+            (Input((3, 4)), Input((3, 2), "int64", values=(3, 0, -1, 1, 2, 2)), Input((3, 2))),
+            _AXIS_1,
         ),
         Sample((Input((3, 4)), Input((1, 3), "int32", values=(2, -3, 0)), Input((1, 3))), _AXIS_0),
         Sample(
@@ -324,75 +331,30 @@ def _scatter_onnx(g: Any, n: Application) -> Any:
     ),
     errors=(
         ErrorSample(
-            (_FLOAT, Type("int64", (2, 2)), Type("float32", (2, 3))), ShapeError, "as the indices", _AXIS_1
+            (_FLOAT, Type("int64", (2, 2)), Type("float32", (2, 3))),
+            ShapeError,
+            "as the indices",
+            _AXIS_1,
         ),
         ErrorSample(
-            (_FLOAT, Type("int64", (2, 3)), Type("float64", (2, 3))), DTypeError, "one element type", _AXIS_1
+            (_FLOAT, Type("int64", (2, 3)), Type("float64", (2, 3))),
+            DTypeError,
+            "one element type",
+            _AXIS_1,
         ),
         ErrorSample(
-            (Type("bool", (2,)), Type("int64", (2,)), Type("bool", (2,))), DTypeError, "a number", _AXIS_0
+            (Type("bool", (2,)), Type("int64", (2,)), Type("bool", (2,))),
+            DTypeError,
+            "a number",
+            _AXIS_0,
         ),
     ),
     dtypes=NUMERIC,
 )
 def scatter_add(x: Array, indices: Array, updates: Array, *, axis: int = 0) -> Array:
-    """x with each update added to the element at its index along an axis: the reverse of GatherElements.
+    """x with updates added to elements at indices along an axis: the reverse of GatherElements.
 
     Equal indices add up in order. Raises `BoundsError` for an index out of range.
     """
     places = np.broadcast_arrays(*_positions(x, indices, axis))
     return _added(x, np.ravel_multi_index(places, x.shape), updates)
-
-
-# ---- one-hot -------------------------------------------------------------------------------------
-
-
-def _one_hot_type(indices: Type, *, depth: int | Dim, axis: int, dtype: str) -> Type:
-    _require_integers(indices)
-    if isinstance(depth, int) and depth < 0:
-        raise ShapeError(f"depth must be at least 0, got {depth}")
-    axis = normalize_axis(axis, indices.rank + 1)
-    return Type(dtype_name(dtype), (*indices.shape[:axis], depth, *indices.shape[axis:]))
-
-
-def _one_hot_rule(g: Any, n: Application) -> Any:
-    rank = n.x.type.rank + 1
-    axis = normalize_axis(n.attrs.axis, rank)
-    indices = g.cast(n.x, "int64")
-    below = g.Less(indices, g.like(0, indices))
-    indices = g.Where(below, g.Add(indices, g.size(n.attrs.depth)), indices)
-    indices = g.Unsqueeze(indices, axes=(axis,))
-    line = tuple(n.attrs.depth if k == axis else 1 for k in range(rank))
-    return g.Cast(g.Equal(g.Iota(shape=line, axis=axis, dtype="int64"), indices), to=n.attrs.dtype)
-
-
-@operator(
-    "OneHot",
-    type_rule=_one_hot_type,
-    compute=Composite(_one_hot_rule),
-    vjp=ZeroGradient(),
-    onnx=Expanded(),
-    samples=(
-        Sample((Input((3,), values=(0, 4, 2)),), {"depth": 5}),
-        Sample((Input((2, 2), values=(0, 1, 2, 9)),), {"depth": 3, "axis": 0, "dtype": "int64"}),
-        Sample((Input((), values=(1,)),), {"depth": 3, "dtype": "bool"}),
-        Sample((Input((3,), "int64", values=(-1, -3, -4)),), {"depth": 3, "dtype": "float64"}),
-        Sample((Input((2,), values=(0, 0)),), {"depth": 0}),
-        Sample((Input((0,), values=()),), {"depth": 2, "axis": 1}),
-    ),
-    errors=(
-        ErrorSample((_FLOAT,), DTypeError, "indices must be integers", {"depth": 3}),
-        ErrorSample((Type("int64", (2,)),), ShapeError, "out of range", {"depth": 3, "axis": 2}),
-        ErrorSample((Type("int64", (2,)),), ShapeError, "at least 0", {"depth": -1}),
-    ),
-    dtypes=INTEGERS,
-)
-def one_hot(indices: Array, *, depth: int | Dim, axis: int = -1, dtype: str = "float32") -> Array:
-    """1 at each index along a new axis of size `depth`, 0 elsewhere; a row of zeros for an index out of range."""
-    size = int(depth)
-    wide = indices.astype(np.int64)
-    wide = np.where(wide < 0, wide + size, wide)
-    rows = wide[..., None] == np.arange(size)
-    return np.asarray(np.moveaxis(rows, -1, axis), Type(dtype).numpy)
-
-

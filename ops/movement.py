@@ -1,10 +1,14 @@
-"""Another arrangement of the same elements: reshape, transpose, broadcast. Views where strides can express them.
+"""Another arrangement of the same elements: reshape, transpose, broadcast.
 
-Parts of arrays are in `slicing.py`, repetitions in `repetition.py`, elements at indices in `indexing.py`.
+Views where strides can express them.
+
+Parts of arrays are in `slicing.py`, repetitions in `repetition.py`, elements at indices in
+`indexing.py`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -14,7 +18,7 @@ from ops import dims
 from ops.compute import Attributes, Strided, View
 from ops.errors import ShapeError
 from ops.operator import Application, ErrorSample, Input, Ints, Sample, Sizes, operator
-from ops.types import Type, broadcast_shapes, normalize_axes, normalize_axis, short
+from ops.types import Type, broadcast_shapes, normalize_axes, short
 
 Array = np.ndarray[Any, Any]
 
@@ -70,7 +74,7 @@ def reshape_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -
                 group.append(old[position])
                 size *= old[position][0]
                 position += 1
-        if any(a[1] != b[0] * b[1] for a, b in zip(group, group[1:], strict=False)):
+        if any(a[1] != b[0] * b[1] for a, b in itertools.pairwise(group)):
             return None
         step = group[-1][1]
         inner = []

@@ -1,8 +1,9 @@
 """Random numbers from a counter: Philox4x32-10, whose state is a value like any other.
 
-A generator's state is uint64[2]: key and offset. Element k of a draw, in row-major order, uses the four words that the
-counter offset + k gives under the key, so no element depends on another one, on threads or on the device. `PhiloxAdvance`
-moves the offset past a draw. ONNX's random operators are seeded by attributes, so these have names of their own.
+A generator's state is uint64[2]: key and offset. Element k of a draw, in row-major order, uses the
+four words that the counter offset + k gives under the key, so no element depends on another one, on
+threads or on the device. `PhiloxAdvance` moves the offset past a draw. ONNX's random operators are
+seeded by attributes, so these have names of their own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
 def philox4x32(counter: Array, key: tuple[int, int]) -> Array:
-    """Four words (uint32[..., 4]) for each counter (uint32[..., 4], lowest word first) under a key of two words."""
+    """Four words for each counter (uint32[..., 4], the lowest word first) under a key of two."""
     words = [counter[..., k].astype(np.uint64) for k in range(4)]
     keys = list(key)
     for _ in range(ROUNDS):
@@ -80,7 +81,8 @@ def _bits_type(key: Type, offset: Type, *, shape: Sizes, word: int, bits: int) -
     _require_sizes(shape)
     if word not in (0, 1, 2, 3) or not 1 <= bits <= 64 or (bits > 32 and word % 2):
         raise ArgumentError(
-            f"there are words 0 to 3 of 32 bits, and words 0 and 2 of 64; got word {word}, {bits} bits"
+            "there are words 0 to 3 of 32 bits, and words 0 and 2 of 64; "
+            f"got word {word}, {bits} bits"
         )
     return Type("uint32" if bits <= 32 else "uint64", shape)
 
@@ -168,13 +170,22 @@ _UINT64 = Type("uint64")
     ),
     errors=(
         ErrorSample(
-            (_UINT64, Type("int64")), DTypeError, "one uint64", {"shape": (2,), "word": 0, "bits": 32}
+            (_UINT64, Type("int64")),
+            DTypeError,
+            "one uint64",
+            {"shape": (2,), "word": 0, "bits": 32},
         ),
         ErrorSample(
-            (_UINT64, _UINT64), ArgumentError, "words 0 to 3", {"shape": (2,), "word": 4, "bits": 32}
+            (_UINT64, _UINT64),
+            ArgumentError,
+            "words 0 to 3",
+            {"shape": (2,), "word": 4, "bits": 32},
         ),
         ErrorSample(
-            (_UINT64, _UINT64), ArgumentError, "words 0 and 2", {"shape": (2,), "word": 1, "bits": 53}
+            (_UINT64, _UINT64),
+            ArgumentError,
+            "words 0 and 2",
+            {"shape": (2,), "word": 1, "bits": 53},
         ),
         ErrorSample(
             (_UINT64, _UINT64), ShapeError, "negative", {"shape": (-2,), "word": 0, "bits": 32}
@@ -184,7 +195,10 @@ _UINT64 = Type("uint64")
     random=True,
 )
 def philox_bits(key: Array, offset: Array, *, shape: Sizes, word: int, bits: int) -> Array:
-    """The upper `bits` bits of a word of each element: words 0 to 3 of 32 bits, or words 0 and 1, or 2 and 3, as one of 64."""
+    """The upper `bits` bits of one of each element's words.
+
+    These are words 0 to 3 of 32 bits; for more bits words 0 and 1, or 2 and 3, are one of 64.
+    """
     sizes = tuple(int(d) for d in shape)
     words = draw_words(int(key), int(offset), int(np.prod(sizes, dtype=np.int64)))
     if bits <= 32:
@@ -213,7 +227,7 @@ def _element(g: Any, state: Any, k: int) -> Any:
 
 
 def _bits(g: Any, n: Application, word: int, bits: int, dtype: str) -> Any:
-    """Random bits as whole numbers of a floating type, rounded where there are more bits than it has."""
+    """Random bits as whole numbers of a floating type, rounded if there are more than it has."""
     key, offset = _element(g, n.x, 0), _element(g, n.x, 1)
     return g.cast(g.PhiloxBits(key, offset, shape=n.attrs.shape, word=word, bits=bits), dtype)
 
@@ -253,7 +267,11 @@ _NUMBER_ERRORS = (
     random=True,
 )
 def philox_uniform(state: Array, *, shape: Sizes, dtype: str = "float32") -> Array:
-    """Numbers from 0 to below 1: multiples of 2**-24 in float32, 2**-53 in float64, 2**-11 in float16, 2**-8 in bfloat16."""
+    """Numbers from 0 to below 1, each as likely as any other.
+
+    They are multiples of 2**-24 in float32, 2**-53 in float64, 2**-11 in float16, 2**-8 in
+    bfloat16.
+    """
     sizes = tuple(int(d) for d in shape)
     words = draw_words(int(state[0]), int(state[1]), int(np.prod(sizes, dtype=np.int64)))
     if dtype == "float64":
@@ -265,7 +283,10 @@ def philox_uniform(state: Array, *, shape: Sizes, dtype: str = "float32") -> Arr
 
 
 def _normal_rule(g: Any, n: Application) -> Any:
-    """Box and Muller: sqrt(-2 log u) cos(2 pi v), with u from 2**-33 to 1 (float64: 2**-54) and v from 0 to below 1."""
+    """Box and Muller's sqrt(-2 log u) cos(2 pi v).
+
+    u goes from 2**-33 to 1 (in float64 from 2**-54), v from 0 to below 1.
+    """
     dtype = dtype_name(n.attrs.dtype)
     wide = "float64" if dtype == "float64" else "float32"
     many, few = (53, 53) if wide == "float64" else (32, 24)
@@ -290,13 +311,14 @@ def _normal_rule(g: Any, n: Application) -> Any:
     random=True,
 )
 def philox_normal(state: Array, *, shape: Sizes, dtype: str = "float32") -> Array:
-    """Numbers with the standard normal distribution, one for each counter; at most 6.8 in float32, 8.6 in float64.
+    """Numbers with the standard normal distribution, at most 6.8 in float32, 8.7 in float64.
 
     Half types are computed in float32 and rounded.
     """
     sizes = tuple(int(d) for d in shape)
     words = draw_words(int(state[0]), int(state[1]), int(np.prod(sizes, dtype=np.int64)))
-    # What is rounded before the logarithm and the cosine is rounded here too; these are taken in float64.
+    # What is rounded before logarithm and cosine is rounded here too; these are taken in float64.
+    u: Array
     if dtype == "float64":
         u = ((_joined(words, 0) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
         turn = (_joined(words, 2) >> np.uint64(11)).astype(np.float64)

@@ -9,22 +9,22 @@ import numpy as np
 from ops import rules
 from ops.compute import Folding, Reduction
 from ops.errors import ShapeError
-from ops.operator import (
-    Application,
-    ErrorSample,
-    Input,
-    Ints,
-    Rule,
-    Sample,
-    ZeroGradient,
-    operator,
+from ops.operator import Application, ErrorSample, Input, Ints, Rule, Sample, ZeroGradient, operator
+from ops.reductions import (
+    REDUCTION_ERRORS,
+    REDUCTION_SAMPLES,
+    all_onnx,
+    any_onnx,
+    keep,
+    lane,
+    single,
 )
-from ops.reductions import REDUCTION_ERRORS, REDUCTION_SAMPLES, all_onnx, any_onnx, keep, lane, single
 from ops.types import DTYPES, FLOATING, Type, is_floating, normalize_axes, short
 
 Array = np.ndarray[Any, Any]
 
-# Finite differences must not straddle a tie, so gradients are compared where all elements differ; ties have tests of their own.
+# Finite differences must not straddle a tie, so gradients are compared where all elements differ.
+# Ties have tests of their own.
 _SAMPLES = (
     *REDUCTION_SAMPLES,
     Sample((Input((4, 33), special=True),), {"axes": (1,), "keepdims": False}, gradient=False),
@@ -62,7 +62,7 @@ def _folding(function: str, logic: str, largest: bool) -> Any:
 
 
 def extremum_vjp(g: Any, n: Application) -> Any:
-    """The cotangent shared equally by all elements equal to the extremum: ties have a mass of 1 together.
+    """The cotangent, shared equally by all elements that tie: together they have a mass of 1.
 
     Where the extremum is NaN, the NaNs share it.
     """
@@ -238,9 +238,10 @@ def _position(x: Array, axes: Ints, keepdims: bool, largest: bool) -> Array:
     errors=_POSITION_ERRORS,
 )
 def argmax(x: Array, *, axes: Ints, keepdims: bool) -> Array:
-    """Position of the largest element along one axis, as int64: the first of equal ones, the first NaN before all.
+    """Position of the largest element along one axis, as int64.
 
-    Raises `ShapeError` where the axis has no elements.
+    Of equal ones it is the first; the first NaN comes before all. Raises `ShapeError` where the
+    axis has no elements.
     """
     return _position(x, axes, keepdims, largest=True)
 
@@ -255,8 +256,9 @@ def argmax(x: Array, *, axes: Ints, keepdims: bool) -> Array:
     errors=_POSITION_ERRORS,
 )
 def argmin(x: Array, *, axes: Ints, keepdims: bool) -> Array:
-    """Position of the smallest element along one axis, as int64: the first of equal ones, the first NaN before all.
+    """Position of the smallest element along one axis, as int64.
 
-    Raises `ShapeError` where the axis has no elements.
+    Of equal ones it is the first; the first NaN comes before all. Raises `ShapeError` where the
+    axis has no elements.
     """
     return _position(x, axes, keepdims, largest=False)

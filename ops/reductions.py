@@ -13,15 +13,7 @@ import numpy as np
 from ops import rules
 from ops.compute import Folding, Reduction
 from ops.errors import DTypeError, ShapeError
-from ops.operator import (
-    Application,
-    ErrorSample,
-    Input,
-    Ints,
-    Sample,
-    ZeroGradient,
-    operator,
-)
+from ops.operator import Application, ErrorSample, Input, Ints, Sample, ZeroGradient, operator
 from ops.reference import fold, round_to
 from ops.types import FLOATING, INTEGERS, UNSIGNED, Type, is_floating, normalize_axes
 
@@ -140,8 +132,9 @@ def _product_folding(x: Type, result: Type) -> Folding:
 def _product_vjp(g: Any, n: Application) -> Any:
     """dy times the product of the other elements, right where some of these are zeros.
 
-    With P the product of what is not zero: P / x where no other element is zero; where one is, that element's value, a
-    zero, times P / x, which has the right derivative in its turn; with more, zero.
+    With P the product of what is not zero: P / x where no other element is zero; where one is, that
+    element's value, a zero, times P / x, which has the right derivative in its turn; with more,
+    zero.
     """
     x = g.cast(n.x, "float64")
     zero, one = g.constant(0, "float64"), g.constant(1, "float64")
@@ -193,7 +186,9 @@ def reduce_product(x: Array, *, axes: Ints, keepdims: bool) -> Array:
 
 def _boolean(x: Type, *, axes: Ints, keepdims: bool) -> Type:
     if x.dtype != "bool":
-        raise DTypeError(f"the operand must be bool, got {x.dtype}; compare it with something first")
+        raise DTypeError(
+            f"the operand must be bool, got {x.dtype}; compare it with something first"
+        )
     return rules.reduction(x, axes=axes, keepdims=keepdims)
 
 

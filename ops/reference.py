@@ -1,8 +1,9 @@
 """Numerics that the references share: precision of half types, and the fixed order of sums.
 
-A reference obeys the numerics contract: float16 and bfloat16 are computed in float32 and rounded once; float32
-transcendental functions are computed in float64 and rounded; sums of float16 and float32 are taken in float64, all of them
-in the order that the kernels use, so that eager and compiled sums have equal bits.
+A reference obeys the numerics contract: float16 and bfloat16 are computed in float32 and rounded
+once; float32 transcendental functions are computed in float64 and rounded; sums of float16 and
+float32 are taken in float64, all of them in the order that the kernels use, so that eager and
+compiled sums have equal bits.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def rounded_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Half types go through float32 and are rounded to their own type at the end; others are left alone."""
+    """Half types go through float32 and are rounded to their own type at the end."""
 
     @functools.wraps(function)
     def wrapped(*arrays: Array, **attrs: Any) -> Any:
@@ -128,7 +129,7 @@ def round_to(total: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def as_dtype(x: Array, dtype: str) -> Array:
-    """x converted; floats out of an integer type's range saturate and NaN gives 0, as compiled code does."""
+    """x converted; floats out of an integer's range saturate, NaN gives 0, as when compiled."""
     target = numpy_dtype(dtype)
     source = dtype_name(x.dtype)
     with np.errstate(all="ignore"):
@@ -144,7 +145,9 @@ def as_dtype(x: Array, dtype: str) -> Array:
 def _saturated(x: Array, target: np.dtype[Any]) -> Array:
     info = np.iinfo(target)
     whole = np.where(np.isnan(x), 0, np.trunc(x)).astype(np.float64)
-    high = whole >= 2.0 ** (info.bits - (target.kind == "i"))  # the float that the maximum rounds to
+    high = whole >= 2.0 ** (
+        info.bits - (target.kind == "i")
+    )  # the float that the maximum rounds to
     low = whole < float(info.min)
     inside = np.where(high | low, 0, whole).astype(target)
     return np.asarray(np.where(high, info.max, np.where(low, info.min, inside)).astype(target))

@@ -37,7 +37,9 @@ def _require_counts(counts: Sizes) -> None:
 
 def _tile_type(x: Type, *, repeats: Sizes) -> Type:
     if len(repeats) != x.rank:
-        raise ShapeError(f"repeats must hold one count for each of {x.rank} axes, got {len(repeats)}")
+        raise ShapeError(
+            f"repeats must hold one count for each of {x.rank} axes, got {len(repeats)}"
+        )
     _require_counts(repeats)
     return Type(x.dtype, tuple(d * r for d, r in zip(x.shape, repeats, strict=True)), x.weak)
 
@@ -81,7 +83,7 @@ def _repeat_type(x: Type, *, repeats: Size, axis: int) -> Type:
 
 
 def _repeat_shapes(n: Application) -> tuple[Sizes, Sizes, Sizes]:
-    """x's shape with an axis of size 1 behind the repeated one; repetitions along each of these axes; the result's shape."""
+    """x's shape with a 1 behind the repeated axis; counts along these axes; the result's shape."""
     shape, repeats = n.x.type.shape, n.attrs.repeats
     axis = normalize_axis(n.attrs.axis, len(shape))
     column = (*shape[: axis + 1], 1, *shape[axis + 1 :])
@@ -153,9 +155,7 @@ def _roll_rule(g: Any, n: Application) -> Any:
     "Roll",
     type_rule=_roll_type,
     compute=Composite(_roll_rule),
-    vjp=lambda g, n: (
-        g.Roll(n.dy, shifts=tuple(-s for s in n.attrs.shifts), axes=n.attrs.axes),
-    ),
+    vjp=lambda g, n: (g.Roll(n.dy, shifts=tuple(-s for s in n.attrs.shifts), axes=n.attrs.axes),),
     onnx=Expanded(),
     samples=(
         Sample((Input((5,)),), {"shifts": (2,), "axes": (0,)}),
@@ -166,7 +166,9 @@ def _roll_rule(g: Any, n: Application) -> Any:
         Sample((Input(()),), {"shifts": (), "axes": ()}),
     ),
     errors=(
-        ErrorSample((Type("float32", (2,)),), ShapeError, "one shift", {"shifts": (), "axes": (0,)}),
+        ErrorSample(
+            (Type("float32", (2,)),), ShapeError, "one shift", {"shifts": (), "axes": (0,)}
+        ),
         ErrorSample(
             (Type("float32", (2,)),), ShapeError, "named twice", {"shifts": (1, 1), "axes": (0, -1)}
         ),
@@ -217,7 +219,9 @@ def _border_rule(g: Any, n: Application) -> Any:
             place = g.Where(g.Less(place, zero), g.Sub(zero, place), place)
             place = g.Where(g.Less(last, place), g.Sub(g.Add(last, last), place), place)
         else:
-            place = g.Where(g.Less(last, place), g.Sub(place, count), place)  # negative: from the end
+            place = g.Where(
+                g.Less(last, place), g.Sub(place, count), place
+            )  # negative: from the end
         x = g.Gather(x, place, axis=axis)
     return x
 
@@ -256,14 +260,21 @@ def _border_onnx(g: Any, n: Application) -> Any:
             (Type("float32", (3,)),), ShapeError, "negative", {"pads": (-1, 0), "mode": "edge"}
         ),
         ErrorSample(
-            (Type("float32", (3,)),), ArgumentError, "must be one of", {"pads": (1, 0), "mode": "zero"}
+            (Type("float32", (3,)),),
+            ArgumentError,
+            "must be one of",
+            {"pads": (1, 0), "mode": "zero"},
         ),
     ),
 )
 def pad_border(x: Array, *, pads: Sizes, mode: str) -> Array:
-    """x with borders made of its own elements: the edge's repeated, mirrored without the edge, or from the other end.
+    """x with borders made of its own elements.
 
-    pads are the sizes before every axis, then behind, at most one less than the axis (reflect) or the axis (wrap).
+    They repeat the edge ("edge"), mirror what is behind it ("reflect"), or go on from the other
+    end ("wrap").
+
+    pads are the sizes before every axis, then behind, at most one less than the axis (reflect) or
+    the axis (wrap).
     """
     before, after = (tuple(int(p) for p in side) for side in split_pads(pads, x.ndim))
     widths = tuple(zip(before, after, strict=True))

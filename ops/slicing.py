@@ -1,7 +1,7 @@
 """Parts of an array and arrays put together: slices, pads, concatenation, splits.
 
-Starts, ends and pads may be symbolic sizes. A negative integer counts from the end; a symbolic start or end is taken to be
-at least 0.
+Starts, ends and pads may be symbolic sizes. A negative integer counts from the end; a symbolic
+start or end is taken to be at least 0.
 """
 
 from __future__ import annotations
@@ -15,16 +15,7 @@ from ops import dims, rules
 from ops.compute import Attributes, Composite, Concatenation, Gather, Index, Strided, View
 from ops.dims import Dim
 from ops.errors import ShapeError
-from ops.operator import (
-    Application,
-    ErrorSample,
-    Expanded,
-    Input,
-    Ints,
-    Sample,
-    Sizes,
-    operator,
-)
+from ops.operator import Application, ErrorSample, Expanded, Input, Ints, Sample, Sizes, operator
 from ops.types import FLOATING, Type, normalize_axis, short
 
 Array = np.ndarray[Any, Any]
@@ -38,7 +29,7 @@ def _from_front(position: Size, size: Size) -> Size:
 
 
 def extent(start: Size, end: Size, step: int, size: Size) -> tuple[Size, Size]:
-    """First position and number of elements of a slice along an axis of `size` elements, clipped as Python's slices are."""
+    """First position and number of elements of a slice of `size` elements, clipped as Python's."""
     if step > 0:
         first = dims.maximum(_from_front(start, size), 0)
         last = size if end == END else dims.minimum(_from_front(end, size), size)
@@ -93,7 +84,10 @@ def _reversed(g: Any, x: Any, axes: Ints) -> Any:
 
 
 def _slice_vjp(g: Any, n: Application) -> Any:
-    """dy put back between zeros: backwards where the step is negative, spread out by the step, padded to x's shape."""
+    """dy put back between zeros.
+
+    Backwards where the step is negative, spread out by the step, padded to x's shape.
+    """
     shape, found = n.x.type.shape, _extents(n.x.type.shape, n.attrs)
     dy = _reversed(g, n.dy, tuple(axis for axis, _, _, step in found if step < 0))
     spread = {axis: abs(step) for axis, _, _, step in found if abs(step) != 1}
@@ -147,8 +141,12 @@ def _sliced(starts: Ints, ends: Ints, axes: Ints, steps: Ints | None = None) -> 
         Sample((Input(()),), _sliced((), (), ())),
     ),
     errors=(
-        ErrorSample((Type("float32", (3,)),), ShapeError, "step is 0", _sliced((0,), (1,), (0,), (0,))),
-        ErrorSample((Type("float32", (3,)),), ShapeError, "out of range", _sliced((0,), (1,), (1,))),
+        ErrorSample(
+            (Type("float32", (3,)),), ShapeError, "step is 0", _sliced((0,), (1,), (0,), (0,))
+        ),
+        ErrorSample(
+            (Type("float32", (3,)),), ShapeError, "out of range", _sliced((0,), (1,), (1,))
+        ),
         ErrorSample(
             (Type("float32", (3,)),), ShapeError, "named twice", _sliced((0, 0), (1, 1), (0, -1))
         ),
@@ -158,7 +156,8 @@ def _sliced(starts: Ints, ends: Ints, axes: Ints, steps: Ints | None = None) -> 
 def slice_(x: Array, *, starts: Sizes, ends: Sizes, axes: Ints, steps: Ints) -> Array:
     """Elements from start to before end by step, along some axes, clipped as Python's slices are.
 
-    Negative starts and ends count from the end. A step of -1 from -1 to the least integer reverses an axis.
+    Negative starts and ends count from the end. A step of -1 from -1 to the least integer reverses
+    an axis.
     """
     chosen = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
@@ -230,7 +229,10 @@ def _pad_onnx(g: Any, n: Application) -> Any:
     ),
 )
 def pad(x: Array, *, pads: Sizes, value: float = 0.0) -> Array:
-    """x with `value` before and behind each axis: pads are the sizes before every axis, then behind. Negative ones cut off."""
+    """x with `value` before and behind each axis.
+
+    pads are the sizes before every axis, then behind; negative ones cut off.
+    """
     before, after = (tuple(int(p) for p in side) for side in split_pads(pads, x.ndim))
     shape = tuple(b + d + a for b, d, a in zip(before, x.shape, after, strict=True))
     result = np.full(shape, np.asarray(value).astype(x.dtype), x.dtype)
@@ -253,7 +255,10 @@ def _concat_type(*types: Type, axis: int) -> Type:
     dtype, first = rules.same_dtype(*types), types[0]
     axis = normalize_axis(axis, first.rank)
     for t in types:
-        if (*t.shape[:axis], *t.shape[axis + 1 :]) != (*first.shape[:axis], *first.shape[axis + 1 :]):
+        if (*t.shape[:axis], *t.shape[axis + 1 :]) != (
+            *first.shape[:axis],
+            *first.shape[axis + 1 :],
+        ):
             listed = ", ".join(short(t) for t in types)
             raise ShapeError(f"shapes must be equal but for axis {axis}, got {listed}")
     size = total(tuple(t.shape[axis] for t in types))
@@ -302,7 +307,10 @@ def _concat_vjp(g: Any, n: Application) -> Any:
     errors=(
         ErrorSample((), ShapeError, "nothing to concatenate", {"axis": 0}),
         ErrorSample(
-            (Type("float32", (2, 3)), Type("float32", (3, 2))), ShapeError, "equal but for axis 0", {"axis": 0}
+            (Type("float32", (2, 3)), Type("float32", (3, 2))),
+            ShapeError,
+            "equal but for axis 0",
+            {"axis": 0},
         ),
         ErrorSample((Type("float32"), Type("float32")), ShapeError, "out of range", {"axis": 0}),
     ),
@@ -319,9 +327,7 @@ def _split_type(x: Type, *, axis: int, split: Sizes) -> tuple[Type, ...]:
     if not split or total(split) != x.shape[axis]:
         sizes = ", ".join(map(str, split))
         raise ShapeError(f"sizes ({sizes}) do not add up to axis {axis} of {short(x)}")
-    return tuple(
-        Type(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in split
-    )
+    return tuple(Type(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in split)
 
 
 def _split_rule(g: Any, n: Application) -> Any:
@@ -350,13 +356,19 @@ def _split_vjp(g: Any, n: Application) -> Any:
         Sample((Input((2, 0)),), {"axis": 1, "split": (0, 0)}),
     ),
     errors=(
-        ErrorSample((Type("float32", (5,)),), ShapeError, "do not add up", {"axis": 0, "split": (2, 2)}),
-        ErrorSample((Type("float32", (1,)),), ShapeError, "negative", {"axis": 0, "split": (2, -1)}),
-        ErrorSample((Type("float32", (5,)),), ShapeError, "out of range", {"axis": 1, "split": (5,)}),
+        ErrorSample(
+            (Type("float32", (5,)),), ShapeError, "do not add up", {"axis": 0, "split": (2, 2)}
+        ),
+        ErrorSample(
+            (Type("float32", (1,)),), ShapeError, "negative", {"axis": 0, "split": (2, -1)}
+        ),
+        ErrorSample(
+            (Type("float32", (5,)),), ShapeError, "out of range", {"axis": 1, "split": (5,)}
+        ),
     ),
 )
 def split_(x: Array, *, axis: int, split: Sizes) -> Any:
-    """Parts of x one after the other along an axis, of the sizes in `split`, which add up to the axis."""
+    """Parts of x along an axis, of the sizes in `split`, which add up to the axis."""
     ends = np.cumsum([int(s) for s in split])
     parts = tuple(np.split(x, ends[:-1], axis=axis))
     return parts if len(parts) > 1 else parts[0]

@@ -1,6 +1,7 @@
-"""Means, variances, norms and logarithms of sums over axes: composites whose row values are taken in float64.
+"""Means, variances, norms and logarithms of sums over axes.
 
-The number of elements is a value of the running program (`Dimension`), so kernels do not depend on it.
+They are composites whose row values are taken in float64. The number of elements is a value of the
+running program (`Dimension`), so kernels do not depend on it.
 """
 
 from __future__ import annotations
@@ -12,16 +13,7 @@ import numpy as np
 from ops import dims, rules
 from ops.compute import Composite
 from ops.errors import DTypeError
-from ops.operator import (
-    Application,
-    Derived,
-    ErrorSample,
-    Expanded,
-    Input,
-    Ints,
-    Sample,
-    operator,
-)
+from ops.operator import Application, Derived, ErrorSample, Expanded, Input, Ints, Sample, operator
 from ops.reductions import EMPTY_SAMPLES, REDUCTION_ERRORS, REDUCTION_SAMPLES, SPECIAL_SAMPLES, keep
 from ops.reference import fold, round_to
 from ops.types import FLOATING, Type, normalize_axes, short
@@ -112,7 +104,7 @@ def _freedom(g: Any, x: Type, axes: Ints, correction: float) -> Any:
 
 
 def _variance(g: Any, n: Application) -> tuple[Any, Any, Any]:
-    """Distances from the mean, their squares' sum over the degrees of freedom, and these; all in float64."""
+    """Distances from the mean, the variance, and the degrees of freedom, in float64."""
     axes = n.attrs.axes
     distance = g.Sub(g.cast(n.x, WIDE), mean(g, n.x, axes))
     squares = g.ReduceSum(g.Mul(distance, distance), axes=axes, keepdims=True)
@@ -173,8 +165,8 @@ def _reference_variance(x: Array, axes: Ints, keepdims: bool, correction: float)
 def variance(x: Array, *, axes: Ints, keepdims: bool, correction: float = 0.0) -> Array:
     """Mean of the squared distances from the mean, in two passes in float64.
 
-    The sum is divided by the number of elements less `correction` (0: of the whole; 1: estimated from a sample); where that
-    is not above 0, the result is NaN or infinite.
+    The sum is divided by the number of elements less `correction` (0: of the whole; 1: estimated
+    from a sample); where that is not above 0, the result is NaN or infinite.
     """
     return round_to(_reference_variance(x, axes, keepdims, correction), x.dtype)
 
@@ -264,7 +256,7 @@ def reduce_l1(x: Array, *, axes: Ints, keepdims: bool) -> Array:
 
 
 def shifted(g: Any, x: Any, axes: Ints) -> tuple[Any, Any]:
-    """x less its largest element over axes, and that element, both as they are: infinite ones are not taken off."""
+    """x less its largest element over axes, and that element; 0 for an infinite one."""
     largest = g.ReduceMax(x, axes=axes, keepdims=True)
     zero = g.like(0, x)
     shift = g.Where(g.Equal(g.Sub(largest, largest), zero), largest, zero)
@@ -325,9 +317,12 @@ def _logsumexp_vjp(g: Any, n: Application) -> Any:
     ulp=8,
 )
 def reduce_log_sum_exp(x: Array, *, axes: Ints, keepdims: bool) -> Array:
-    """log(sum(exp(x))) over axes without overflow. Of nothing, or of -inf only: -inf; with a +inf: +inf.
+    """log(sum(exp(x))) over axes without overflow.
 
-    Where the result is close to 0, the error is relative to the largest x. The gradient is finite also where all are -inf.
+    Of nothing, or of -inf only: -inf; with a +inf: +inf.
+
+    Where the result is close to 0, the error is relative to the largest x. The gradient is finite
+    also where all are -inf.
     """
     from scipy.special import logsumexp
 

@@ -21,6 +21,7 @@ from ops import reductions as reductions
 from ops import repetition as repetition
 from ops import rounding as rounding
 from ops import slicing as slicing
+from ops import softmax as softmax
 from ops import statistics as statistics
 from ops import transcendental as transcendental
 from ops import trigonometric as trigonometric

@@ -50,7 +50,10 @@ def _triangle_text(types: Sequence[Type], result: Type, attrs: Attributes) -> st
     errors=(ErrorSample((Type("float32", (3,)),), ShapeError, "at least 2 axes"),),
 )
 def trilu(x: Array, *, upper: bool = True, k: int = 0) -> Array:
-    """The upper or lower triangle of matrices in the last two axes, from the k-th diagonal on; 0 elsewhere, also for NaN."""
+    """The upper or lower triangle of matrices in the last two axes, from the k-th diagonal on.
+
+    Elsewhere it is 0, whatever x is there.
+    """
     return np.asarray(np.triu(x, k) if upper else np.tril(x, k))
 
 
@@ -92,7 +95,7 @@ def _last_two(rank: int, first: int, second: int) -> tuple[int, ...]:
 
 
 def _diagonal_vjp(g: Any, n: Application) -> Any:
-    """dy on the diagonal of zeros: stretched along rows or columns, kept where row + offset is the column."""
+    """dy on the diagonal of zeros: expanded, then kept where row + offset is the column."""
     x, offset = n.x.type, n.attrs.offset
     first, second = _axes(x.rank, n.attrs.axis1, n.attrs.axis2)
     order = _last_two(x.rank, first, second)
@@ -143,10 +146,14 @@ def _diagonal_onnx(g: Any, n: Application) -> Any:
     ),
     errors=(
         ErrorSample((Type("float32", (3,)),), ShapeError, "at least 2 axes"),
-        ErrorSample((Type("float32", (3, 3)),), ShapeError, "both axis 1", {"axis1": -1, "axis2": 1}),
-        ErrorSample((Type("float32", (3, 3)),), ShapeError, "axis2 2 is out of range", {"axis2": 2}),
+        ErrorSample(
+            (Type("float32", (3, 3)),), ShapeError, "both axis 1", {"axis1": -1, "axis2": 1}
+        ),
+        ErrorSample(
+            (Type("float32", (3, 3)),), ShapeError, "axis2 2 is out of range", {"axis2": 2}
+        ),
     ),
 )
 def diagonal(x: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The elements whose position along axis2 is that along axis1 plus `offset`, as a new last axis."""
+    """Elements whose position along axis2 is that along axis1 plus `offset`, as a last axis."""
     return np.diagonal(x, offset, axis1, axis2)
