@@ -11,6 +11,7 @@ from ops.types import is_floating, is_integer, short
 from tracer.dispatch import apply
 from tracer.functions.applying import elementwise, strong
 from tracer.functions.creation import as_tensor, cast, copied, full
+from tracer.functions.data_types import finfo
 from tracer.functions.promotion import fits, number_type, prepare
 from tracer.functions.public import public
 from tracer.tensor import Tensor
@@ -240,8 +241,6 @@ def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf:
     x = strong(as_tensor(x))
     if not is_floating(x.type.dtype):
         return copied(x)
-    from tracer.functions.data_types import finfo
-
     limits = finfo(x.type.dtype)
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf

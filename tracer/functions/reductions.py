@@ -1,39 +1,218 @@
-"""Reductions, under the array API's names: `axis` is None (all), an int or a tuple."""
+"""Reductions over axes, under the array API's names: `axis` is None (all), an int or a tuple."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from ops.errors import TracerError
-from ops.types import normalize_axes
-from tracer.dispatch import apply, located
-from tracer.functions.creation import as_tensor, astype
+from ops.errors import ArgumentError, ShapeError
+from ops.types import UNSIGNED, dtype_name, is_floating, normalize_axes, normalize_axis, short
+from tracer.dispatch import apply
+from tracer.functions.applying import as_floating, elementwise, strong
+from tracer.functions.creation import as_tensor, cast
+from tracer.functions.logic import as_truth
+from tracer.functions.public import public
 from tracer.tensor import Tensor
 
 Axis = int | tuple[int, ...] | None
 
 
-def reduce(name: str, x: Any, axis: Axis, keepdims: bool) -> Tensor:
+def reduce(name: str, x: Tensor, axis: Axis, keepdims: bool, **attrs: Any) -> Tensor:
     """A reduction operator over axes."""
-    x = as_tensor(x)
-    try:
-        axes = normalize_axes(axis, x.ndim)
-        result: Tensor = apply(name, x, axes=axes, keepdims=keepdims)
-    except TracerError as error:
-        raise located(error) from None
+    result: Tensor = apply(name, strong(x), axes=as_axes(axis, x), keepdims=bool(keepdims), **attrs)
     return result
 
 
-def sum(x: Any, axis: Axis = None, keepdims: bool = False, dtype: Any = None) -> Tensor:  # noqa: A001 - the array API's name
-    """Sum; bools and small integers are summed as int64."""
-    x = as_tensor(x) if dtype is None else astype(x, dtype)
-    if dtype is None and x.type.dtype in ("bool", "int8", "int16", "int32"):
-        x = astype(x, "int64")
-    if dtype is None and x.type.dtype in ("uint8", "uint16", "uint32"):
-        x = astype(x, "uint64")
-    return reduce("ReduceSum", x, axis, keepdims)
+def as_axes(axis: Any, x: Tensor) -> tuple[int, ...]:
+    """Axes given as None, an int or a sequence, counted from the front. Raises `ArgumentError` for anything else."""
+    try:
+        return normalize_axes(axis, x.ndim)
+    except TypeError:
+        raise ArgumentError(f"axis must be None, an integer or a tuple of integers, got {axis!r}") from None
 
 
-def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:  # noqa: A001 - the array API's name
-    """Largest element; NaN wins."""
-    return reduce("ReduceMax", x, axis, keepdims)
+# ---- sums and products ---------------------------------------------------------------------------
+
+
+def _summand(x: Any, dtype: Any) -> Tensor:
+    """x in the type in which it is summed: small integers and bools as 64-bit integers."""
+    x = as_tensor(x)
+    if dtype is not None:
+        return cast(x, dtype_name(dtype))
+    if is_floating(x.type.dtype):
+        return strong(x)
+    return cast(x, "uint64" if x.type.dtype in UNSIGNED else "int64")
+
+
+@public
+def sum(x: Any, /, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """Sum over axes. Floats accumulate in float64 and keep their type; bools and integers give int64 or uint64.
+
+    Of nothing: 0. The order of the additions depends on the shape and axes only.
+    """
+    return reduce("ReduceSum", _summand(x, dtype), axis, keepdims)
+
+
+@public
+def prod(x: Any, /, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """Product over axes, types as for `sum`. Of nothing: 1."""
+    return reduce("ReduceProd", _summand(x, dtype), axis, keepdims)
+
+
+@public
+def count_nonzero(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """How many elements over axes are not 0, as int64."""
+    return reduce("ReduceSum", cast(as_truth(x), "int64"), axis, keepdims)
+
+
+# ---- extremes and where they are -----------------------------------------------------------------
+
+
+def _extremum(name: str, x: Any, axis: Axis, keepdims: bool) -> Tensor:
+    x = as_tensor(x)
+    for k in as_axes(axis, x):
+        size = x.type.shape[k]
+        if isinstance(size, int) and size == 0:
+            what = "largest" if name == "ReduceMax" else "smallest"
+            raise ShapeError(f"axis {k} of {short(x.type)} has no elements, so none is the {what}")
+    return reduce(name, x, axis, keepdims)
+
+
+@public
+def max(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Largest element over axes; NaN wins. Equal ones share the gradient.
+
+    Raises `ShapeError` where there are no elements.
+    """
+    return _extremum("ReduceMax", x, axis, keepdims)
+
+
+@public
+def min(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Smallest element over axes; NaN wins. Equal ones share the gradient.
+
+    Raises `ShapeError` where there are no elements.
+    """
+    return _extremum("ReduceMin", x, axis, keepdims)
+
+
+def _position(name: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
+    x = strong(as_tensor(x))
+    rank = x.ndim
+    if axis is None:
+        x = apply("Reshape", x, shape=(x.type.size,))
+        found: Tensor = apply(name, x, axes=(0,), keepdims=False)
+        return apply("Reshape", found, shape=(1,) * rank) if keepdims else found  # type: ignore[no-any-return]
+    if not hasattr(axis, "__index__"):
+        raise ArgumentError(f"axis must be None or an integer, got {axis!r}")
+    result: Tensor = apply(name, x, axes=(normalize_axis(axis, rank),), keepdims=bool(keepdims))
+    return result
+
+
+@public
+def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Position of the largest element along an axis, or in row-major order: the first of equal ones, the first NaN before all.
+
+    Raises `ShapeError` where there are no elements.
+    """
+    return _position("ArgMax", x, axis, keepdims)
+
+
+@public
+def argmin(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Position of the smallest element along an axis, or in row-major order: the first of equal ones, the first NaN before all.
+
+    Raises `ShapeError` where there are no elements.
+    """
+    return _position("ArgMin", x, axis, keepdims)
+
+
+# ---- logic ---------------------------------------------------------------------------------------
+
+
+@public
+def all(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements over axes hold (are not 0). Of nothing: True."""
+    return reduce("ReduceAll", as_truth(x), axis, keepdims)
+
+
+@public
+def any(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether any element over axes holds (is not 0). Of nothing: False."""
+    return reduce("ReduceAny", as_truth(x), axis, keepdims)
+
+
+# ---- statistics ----------------------------------------------------------------------------------
+
+
+def _statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attrs: Any) -> Tensor:
+    """A floating statistic. Of integers it is taken in float64 and given as float32, so that large ones cost no accuracy."""
+    x = as_tensor(x)
+    if is_floating(x.type.dtype):
+        return reduce(name, x, axis, keepdims, **attrs)
+    return cast(reduce(name, cast(x, "float64"), axis, keepdims, **attrs), "float32")
+
+
+@public
+def mean(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Mean over axes, taken in float64; integers give float32. Of nothing: NaN."""
+    return _statistic("ReduceMean", x, axis, keepdims)
+
+
+@public
+def var(x: Any, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Variance over axes, in two passes in float64; integers give float32.
+
+    The sum of squares is divided by the number of elements less `correction`: 0 for a whole population, 1 for a sample.
+    """
+    return _statistic("Variance", x, axis, keepdims, correction=correction)
+
+
+@public
+def std(x: Any, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Square root of the variance, see `var`."""
+    return _statistic("StandardDeviation", x, axis, keepdims, correction=correction)
+
+
+# ---- norms ---------------------------------------------------------------------------------------
+
+
+@public
+def vector_norm(x: Any, /, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
+    """Norm of the elements over axes: (sum |x|**ord)**(1/ord); inf and -inf: the largest and smallest |x|; 0: how many are not 0.
+
+    The Euclidean one is taken in float64; its gradient at 0 is 0. Integers become float32.
+    """
+    x = as_floating(x)
+    if not isinstance(ord, int | float):
+        raise ArgumentError(f"ord must be a number, got {ord!r}")
+    if ord == 2:
+        return reduce("ReduceL2", x, axis, keepdims)
+    if ord == 1:
+        return reduce("ReduceL1", x, axis, keepdims)
+    size = apply("Abs", x)
+    if ord == math.inf:
+        return _extremum("ReduceMax", size, axis, keepdims)
+    if ord == -math.inf:
+        return _extremum("ReduceMin", size, axis, keepdims)
+    if ord == 0:
+        return cast(count_nonzero(x, axis, keepdims), x.type.dtype)
+    total = reduce("ReduceSum", elementwise("Pow", size, float(ord)), axis, keepdims)
+    return elementwise("Pow", total, 1 / float(ord))
+
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "std",
+    "sum",
+    "var",
+    "vector_norm",
+]

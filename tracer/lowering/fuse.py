@@ -270,7 +270,10 @@ class Fusion:
         steps = [_substituted(s, by) for s in (*producer.steps, *consumer.steps)]
         shape = self._shape(steps)
         if isinstance(shape, str):
-            return shape
+            # a row's fold and what follows it meet along the inner axis only through what both read
+            steps = _joined_at_inputs(steps, len(producer.steps), set(made))
+            if isinstance(self._shape(steps), str):
+                return shape
         if self._path(producer, consumer):
             return "a value between them is computed elsewhere"
         self._join(producer, consumer, steps)
@@ -395,6 +398,27 @@ def _substituted(step: Step, by: Substitution) -> Step:
         return step
     operands = tuple(None if d is None else replace(d, by) for d in step.operands)
     return Step(step.node, step.kind, operands, replace(step.result, by), step.fold, step.index)
+
+
+def _joined_at_inputs(steps: list[Step], first: int, made: set[Value | None]) -> list[Step]:
+    """The steps with the maps of values from outside, which the first ones and the others read, unified where possible."""
+    seen: dict[Value, int] = {}
+    for k, s in enumerate(steps[:first]):
+        for v, dims in zip(s.inputs, s.operands, strict=True):
+            if dims is not None and v not in made:
+                seen.setdefault(v, k)
+    for k in range(first, len(steps)):
+        for position, v in enumerate(steps[k].inputs):
+            dims = steps[k].operands[position]
+            if v not in seen or v in made or dims is None:
+                continue
+            other = steps[seen[v]]
+            mine = other.operands[other.inputs.index(v)]
+            assert mine is not None
+            by = unify(mine, dims)
+            if by:
+                steps = [_substituted(s, by) for s in steps]
+    return steps
 
 
 def _is_cheap(step: Step) -> bool:
