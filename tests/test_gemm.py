@@ -25,7 +25,7 @@ from codegen.gemm import Choice, GemmPlan, Layout, Problem, plan, words
 from codegen.gemm.element import ELEMENTS, tile_of
 from codegen.gemm.execute import compiled, in_order, program_rows, run
 from codegen.gemm.plain import Memory, plain
-from codegen.gemm.plan import Row
+from codegen.gemm.planner import Row
 from codegen.gemm.problem import canonical, k_blocks
 from codegen.vector.exact import exact_fma
 
@@ -216,6 +216,14 @@ def test_results_may_have_contiguous_columns_instead_of_rows(rng: np.random.Gene
         assert same(c, model(a, b))
 
 
+def test_a_column_of_a_strided_result(rng: np.random.Generator) -> None:
+    """Batch axes that could become columns do not where C could then not be written."""
+    a, b = values(rng, (1, 4, 5), "float32"), values(rng, (3, 5, 1), "float32")
+    c = np.zeros((3, 4, 2, 1), np.float32)[:, :, 0]
+    execute(plan(problem(a, b, c)), a, b, c)
+    assert same(c, model(a, b))
+
+
 BATCHES = (
     ((5,), (5,)),
     ((1,), (4,)),
@@ -343,7 +351,7 @@ def test_one_thread_and_several_threads(rng: np.random.Generator) -> None:
             a, b = np.asfortranarray(values(rng, (m, k), "float32")), values(rng, (k, n), "float32")
             expected = product(a, b)
             made = plan(problem(a, b, expected))
-            assert max(row.n // row.chunk for row in made.rows) > 3
+            assert max(row.n // row.chunk for row in made.rows) >= 3
             workspace = aligned(made.workspace)
             for pool in pools:
                 call = Program(program_rows(made, slots), 4, pool).call
@@ -541,7 +549,7 @@ def test_work_is_cut_for_several_threads_by_shapes_alone() -> None:
         contiguous(1, 4096, 4096),
     ):
         row = plan(p).rows[-1]
-        assert row.job == "multiply" and row.n // row.chunk >= 8
+        assert row.job == "multiply" and row.n // row.chunk >= (4 if p.m == 1 else 8)
     for p in (contiguous(32, 10, 64, orders="CF"), contiguous(32, 32, 64), contiguous(1, 64, 64)):
         assert [(row.n, row.chunk) for row in plan(p).rows] == [
             (1, 1)
@@ -589,5 +597,5 @@ def test_what_cannot_be_multiplied_is_said() -> None:
 
 
 def test_numba_is_not_needed(run_python: Any) -> None:
-    code = "from tests.test_gemm import digest; digest(); import sys; assert 'numba' not in sys.modules"
-    run_python(code)
+    check = "import sys; assert 'numba' not in sys.modules"
+    run_python(f"from tests.test_gemm import digest; digest(); {check}")

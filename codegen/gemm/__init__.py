@@ -11,7 +11,7 @@ nothing of graphs, Tensors and threads.
 from __future__ import annotations
 
 from codegen.gemm.compiled import kernel
-from codegen.gemm.plan import Address, Choice, GemmKernel, GemmPlan, Row, plan
+from codegen.gemm.planner import Address, Choice, GemmKernel, GemmPlan, Row, plan
 from codegen.gemm.problem import Layout, Problem
 
 __all__ = [

@@ -18,7 +18,7 @@ from codegen.gemm.element import cpu
 from codegen.object_code import ENTRY, KERNEL_SYMBOLS
 
 if TYPE_CHECKING:
-    from codegen.gemm.plan import GemmKernel
+    from codegen.gemm.planner import GemmKernel
 
 
 def kernel(which: GemmKernel) -> kernels.Kernel:

@@ -92,7 +92,7 @@ class Tile:
 # wastes less on small shapes), 16 of 32 bytes with AVX2, 32 of 16 bytes with NEON.
 _TILES = {
     64: {"f32": Tile(8, 2), "i32": Tile(8, 2), "f64": Tile(8, 1), "i64": Tile(8, 1)},
-    32: {"f32": Tile(6, 1), "i32": Tile(6, 1), "f64": Tile(2, 1), "i64": Tile(2, 1)},
+    32: {"f32": Tile(6, 1), "i32": Tile(4, 1), "f64": Tile(2, 1), "i64": Tile(2, 1)},
     16: {"f32": Tile(4, 1), "i32": Tile(4, 1), "f64": Tile(2, 1), "i64": Tile(2, 1)},
 }
 

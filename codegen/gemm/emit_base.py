@@ -52,12 +52,12 @@ def _as_written(b: Builder, back: Any) -> None:
     compile time.
     """
     metadata = b.module.add_metadata
-    off = metadata(["llvm.loop.unroll.disable"])
+    whole = metadata(["llvm.loop.unroll.disable"])
     scalar = metadata(["llvm.loop.vectorize.enable", ir.IntType(1)(0)])
-    loop = metadata(
-        [off, scalar, INT64(len(b.module.metadata))]
-    )  # a number of its own: equal loops are not one loop
-    loop.operands = (loop, off, scalar)  # LLVM knows a loop's node by its reference to itself
+    # Each loop has a node of its own (the number tells llvmlite so), which LLVM knows by its
+    # reference to itself.
+    loop = metadata([whole, scalar, INT64(len(b.module.metadata))])
+    loop.operands = (loop, whole, scalar)
     back.set_metadata("llvm.loop", loop)
 
 

@@ -1,5 +1,8 @@
 """The IR that takes finished sums to C: rounding to C's element type, adding to C, edges masked.
-Must not know Numba.
+
+This is where the text of elementwise operators on the product would be evaluated, between
+`value_of` and the stores: a value is 16 lanes, which is what `codegen.vector.emit.Emitted` wraps,
+and row and first column are at hand for the addresses of further operands. Must not know Numba.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codegen.gemm.compiled import kernel
-from codegen.gemm.plan import Address, GemmKernel, GemmPlan, Operand, Row
+from codegen.gemm.planner import Address, GemmKernel, GemmPlan, Operand, Row
 from codegen.runtime import program
 
 Function = Callable[[int, int, int], object]

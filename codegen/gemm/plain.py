@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codegen.gemm import text, words
-from codegen.gemm.plan import GemmKernel
+from codegen.gemm.planner import GemmKernel
 from codegen.vector.elements import DTYPE, WIDTH
 from codegen.vector.exact import exact_fma
 

@@ -77,10 +77,14 @@ class Problem:
 
 def k_blocks(k: int) -> tuple[int, int]:
     """Length of a block of k and how many there are. They are about equal, and whole vectors."""
-    count = max(1, (k + K_BLOCK - 1) // K_BLOCK)
-    length = max(1, (k + count - 1) // count)
-    length = (length + WIDTH - 1) // WIDTH * WIDTH
-    return length, max(1, (k + length - 1) // length)
+    k = max(1, k)
+    length = ceil_div(ceil_div(k, ceil_div(k, K_BLOCK)), WIDTH) * WIDTH
+    return length, ceil_div(k, length)
+
+
+def ceil_div(x: int, y: int) -> int:
+    """x / y rounded up."""
+    return -(-x // y)
 
 
 def canonical(problem: Problem) -> tuple[Problem, bool]:
@@ -90,17 +94,22 @@ def canonical(problem: Problem) -> tuple[Problem, bool]:
     Second: whether A and B have changed places, as they do to compute C.T = B.T A.T.
     """
     p = _merge_batch(problem)
-    while (folded := _fold_batch(p)) is not None:
+    while (folded := _fold_batch(p)) is not None and any(_contiguous(folded)):
         p = folded
-    rows_contiguous, columns_contiguous = p.c.column == 1 or p.n == 1, p.c.row == 1 or p.m == 1
-    turned = columns_contiguous and (p.n == 1 or not rows_contiguous)
-    if not (rows_contiguous or columns_contiguous):
+    rows, columns = _contiguous(p)
+    turned = columns and (p.n == 1 or not rows)
+    if not (rows or columns):
         raise ValueError(
             "matmul: expected a result whose rows or columns are contiguous; got strides of "
             f"{problem.c.row} and {problem.c.column} elements. Multiply into a contiguous array "
             "and copy"
         )
     return (_transpose(p) if turned else p), turned
+
+
+def _contiguous(p: Problem) -> tuple[bool, bool]:
+    """Whether the rows of C are contiguous, whether its columns are."""
+    return p.c.column == 1 or p.n == 1, p.c.row == 1 or p.m == 1
 
 
 def _merge_batch(p: Problem) -> Problem:
@@ -144,9 +153,6 @@ def _fold_batch(p: Problem) -> Problem | None:
 
 
 def _transpose(p: Problem) -> Problem:
-    """C.T = B.T A.T: the same chains, since a product does not depend on the order of its
-    factors.
-    """
-
+    """C.T = B.T A.T: the same chains, as a product does not depend on its factors' order."""
     a, b, c = (Layout(layout.column, layout.row, layout.batch) for layout in (p.b, p.a, p.c))
     return replace(p, m=p.n, n=p.m, a=a, b=b, c=c)

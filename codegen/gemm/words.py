@@ -56,12 +56,9 @@ PACK_RECORD = 3  # size, stride of the source, of the target
 RECORDS = 22
 RECORD = 4  # size, stride of A, of B, of C
 
-# Where a task finds an operand.
-DIRECT, PACKED, COPIED = (
-    0,
-    1,
-    2,
-)  # in place; in panels in the workspace; in place, and the task packs what it needs
+# Where a task finds an operand: in place; in panels in the workspace; in place, and the task packs
+# what it needs.
+DIRECT, PACKED, COPIED = 0, 1, 2
 
 # Bytes of the stack that a task may use: one panel of B, the panels of A of one block of k, the
 # tiles of one rectangle.

@@ -18,7 +18,7 @@ from typing import Literal
 
 from codegen.gemm import words
 from codegen.gemm.element import Element, Tile, tile_of
-from codegen.gemm.problem import Problem, canonical, k_blocks
+from codegen.gemm.problem import Problem, canonical, ceil_div, k_blocks
 from codegen.vector.elements import WIDTH
 
 Operand = Literal["a", "b", "c", "workspace"]
@@ -28,7 +28,10 @@ _TASK_WORK = 2 << 20  # multiply-adds of a task: about 25 us on one core
 _CHUNK_WORK = 1 << 20  # less is not worth handing to another thread
 _ROW_WORK = 1 << 18  # the same for a single row, which waits for memory
 _TASKS = 32  # more do not balance better
-_HIGH = 256  # rows of C that share a packed panel of B: enough that packing it is 3 % of the work
+_ROW_TASKS = 8  # the same for a single row
+# Bytes of A, for one block of k, that stay in a second-level cache: less in place, where lines may
+# compete for few places.
+_BLOCK = {words.DIRECT: 1 << 18, words.PACKED: 1 << 19, words.COPIED: words.SCRATCH_A}
 _NEAR = 1 << 18  # bytes of an operand that are read well in place, whatever the strides
 
 
@@ -131,22 +134,23 @@ def choose(p: Problem, tile: Tile) -> Choice:
     else:
         a_mode = words.PACKED if work >= _TASK_WORK else words.COPIED
     block, _ = k_blocks(p.k)
-    high = -(-_HIGH // tile.rows)
-    if a_mode == words.COPIED:
-        high = words.SCRATCH_A // (block * tile.pitch * element.lane_size)
-    tasks_m, tasks_n = -(-panels_m // high), 1
-    near_b = panels_m == 1 or abs(p.b.row) * p.k * size <= _NEAR
+    high = max(1, _BLOCK[a_mode] // (block * tile.pitch * element.lane_size))
+    tasks_m, tasks_n = ceil_div(panels_m, high), 1
+    # B is read in place where it is small, or for few rows; else tasks pack it a panel at a time,
+    # unless so many would pack the same panel that one row of the program had better do it.
+    span = abs(p.b.row) * p.k * size
+    near_b = panels_m == 1 or span <= (_NEAR if panels_m <= 8 else _NEAR >> 4)
     if near_b and _direct_b(p):
         b_mode = words.DIRECT
     else:
-        b_mode = words.PACKED if tasks_m >= 4 else words.COPIED
+        b_mode = words.PACKED if tasks_m >= 8 else words.COPIED
     # Then cut along n, where each panel of B still belongs to one task, and along m when that is
     # far from enough.
     entries = math.prod(p.batch)
     tasks = min(_TASKS, work * entries // _TASK_WORK) // entries
     fit = _tiles_fit(p, tile)
     while True:
-        count_m, count_n = -(-panels_m // tasks_m), -(-panels_n // tasks_n)
+        count_m, count_n = ceil_div(panels_m, tasks_m), ceil_div(panels_n, tasks_n)
         if (2 * tasks_m * tasks_n > tasks and count_m * count_n <= fit) or count_m * count_n == 1:
             return Choice(a_mode, b_mode, tasks_m, tasks_n)
         if count_n > 1:
@@ -156,7 +160,7 @@ def choose(p: Problem, tile: Tile) -> Choice:
 
 
 def _panels(p: Problem, tile: Tile) -> tuple[int, int]:
-    return -(-p.m // tile.rows), -(-p.n // tile.columns)
+    return ceil_div(p.m, tile.rows), ceil_div(p.n, tile.columns)
 
 
 def _direct_b(p: Problem) -> bool:
@@ -177,10 +181,13 @@ def _check(p: Problem, tile: Tile, how: Choice) -> None:
     here.
     """
     panels_m, panels_n = _panels(p, tile)
-    high, wide = -(-panels_m // how.tasks_m), -(-panels_n // how.tasks_n)
-    fit_a = words.SCRATCH_A // (k_blocks(p.k)[0] * tile.pitch * p.element.lane_size)
+    high, wide = ceil_div(panels_m, how.tasks_m), ceil_div(panels_n, how.tasks_n)
+    line = k_blocks(p.k)[0] * p.element.lane_size
+    fit_a = words.SCRATCH_A // (line * tile.pitch)
     right = (
-        1 <= how.tasks_m <= panels_m
+        line * tile.columns <= words.SCRATCH_B
+        and line * tile.pitch <= words.SCRATCH_A
+        and 1 <= how.tasks_m <= panels_m
         and 1 <= how.tasks_n <= panels_n
         and high * wide <= _tiles_fit(p, tile)
         and (how.a_mode != words.COPIED or high <= fit_a)
@@ -217,9 +224,12 @@ def _in_place(p: Problem, side: _Side) -> tuple[Address, tuple[int, ...]]:
 
 def _row(p: Problem, tile: Tile, turned: bool) -> Row:
     """The one row of a problem with m = 1."""
-    groups = -(-p.n // WIDTH)
+    groups = ceil_div(p.n, WIDTH)
     fit = words.SCRATCH_B // (WIDTH * p.element.lane_size)
-    tasks = min(groups, max(-(-groups // fit), min(_TASKS, p.n * p.k // _ROW_WORK)))
+    tasks = min(p.n * p.k // _ROW_WORK, _ROW_TASKS)
+    if p.b.column == 1:  # short pieces of many rows are read badly
+        tasks = min(tasks, max(2, p.n // 1024))
+    tasks = max(1, min(tasks, groups), ceil_div(groups, fit))
     n = tasks * math.prod(p.batch)
     placed = [_in_place(p, side) for side in _sides(p, turned)]
     block = _arguments(p, Choice(words.DIRECT, words.DIRECT, 1, tasks), 1, groups, placed)
@@ -240,8 +250,8 @@ def _pack(
     """
     step, width = (tile.columns, tile.columns) if wide else (tile.rows, tile.pitch)
     size = p.element.memory_size
-    panels = -(-side.outer // step)
-    matrix = -(-panels * p.k * width * p.element.lane_size // _ALIGNMENT) * _ALIGNMENT
+    panels = ceil_div(side.outer, step)
+    matrix = ceil_div(panels * p.k * width * p.element.lane_size, _ALIGNMENT) * _ALIGNMENT
     count = 1
     batch: list[int] = []
     records: list[int] = []
@@ -251,7 +261,7 @@ def _pack(
             records[:0] = [entries, stride * size, matrix * count]
             count *= entries
     group = min(panels, max(1, 128 // step))
-    groups = -(-panels // group)
+    groups = ceil_div(panels, group)
     head: dict[int, Word] = {
         words.JOB: words.PACK,
         words.SOURCE: Address(side.operand),
