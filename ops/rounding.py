@@ -11,7 +11,7 @@ from ops.compute import Scalar
 from ops.families import NOT_FLOATING, Declare
 from ops.operator import Rule, ZeroGradient, operator
 from ops.reference import rounded_once
-from ops.samples import unary, without_gradient
+from ops.samples import unary
 from ops.types import FLOATING
 
 Array = np.ndarray[Any, Any]
@@ -24,7 +24,7 @@ def _rounding(name: str, text: str, *, onnx: str | Rule) -> Declare:
         compute=Scalar(text),
         vjp=ZeroGradient(),
         onnx=onnx,
-        samples=without_gradient(unary(-9, 9)),
+        samples=unary(-9, 9),
         errors=NOT_FLOATING,
         dtypes=FLOATING,
     )
