@@ -69,7 +69,7 @@ def has_tensors(data: Any) -> bool:
     return False
 
 
-def _fresh(array: np.ndarray[Any, Any]) -> Tensor:
+def fresh(array: np.ndarray[Any, Any]) -> Tensor:
     """A Tensor of an array that nothing else knows; a constant in a trace."""
     return Tensor.of_array(array) if MODES.recorder is None else constant(array, dtype_name(array.dtype))
 
@@ -84,7 +84,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     if has_tensors(data):
         result = copied(asarray(data, dtype).detach())
     else:
-        result = _fresh(array_of(data, dtype))
+        result = fresh(array_of(data, dtype))
     if requires_grad:
         result.requires_grad = True
     return result
@@ -122,7 +122,7 @@ def as_tensor(x: Any) -> Tensor:
 
         return stack([as_tensor(item) for item in x])
     if isinstance(x, bool | int | float | np.generic | list | tuple):
-        return _fresh(array_of(x))
+        return fresh(array_of(x))
     if isinstance(x, Dim):
         size: Tensor = apply("Dimension", size=x)
         return size
@@ -201,7 +201,7 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
     elif isinstance(fill_value, Tensor | np.ndarray):
         value = cast(as_tensor(fill_value), dtype_name(dtype))
     else:
-        value = _fresh(array_of(fill_value, dtype))
+        value = fresh(array_of(fill_value, dtype))
     if value.ndim:
         raise ShapeError(f"fill_value must be 0-d, got shape {value.shape}; use broadcast_to")
     result: Tensor = apply("Expand", value, shape=as_shape(shape))

@@ -1,52 +1,207 @@
-"""Other arrangements of the same elements, under the array API's names."""
+"""Other arrangements of the same elements, under the array API's names. Eager results share memory with their operand."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ops import dims
-from ops.errors import ShapeError, TracerError
-from tracer.dispatch import apply, located
-from tracer.functions.creation import as_shape, as_tensor
+from ops.errors import ArgumentError, ShapeError
+from ops.types import broadcast_shapes, normalize_axes, normalize_axis, short
+from tracer.dispatch import apply
+from tracer.functions.creation import Shape, Size, as_shape, as_sizes, as_tensor
+from tracer.functions.public import public
 from tracer.tensor import Tensor
 
+Axes = int | Sequence[int]
 
-def reshape(x: Any, shape: Any) -> Tensor:
-    """x with another shape of as many elements; one size may be -1."""
+
+@public
+def reshape(x: Any, /, shape: Shape) -> Tensor:
+    """x with another shape of as many elements, in row-major order; one size may be -1."""
     x = as_tensor(x)
-    sizes = as_shape(shape)
+    result: Tensor = apply("Reshape", x, shape=resolved_sizes(x, as_sizes(shape)))
+    return result
+
+
+def resolved_sizes(x: Tensor, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Sizes of a reshape with a -1 replaced by what is left."""
     unknown = [k for k, d in enumerate(sizes) if isinstance(d, int) and d == -1]
+    if len(unknown) > 1:
+        raise ShapeError(f"only one size can be -1, got {sizes}")
+    if not unknown:
+        return sizes
+    known = dims.product(tuple(d for k, d in enumerate(sizes) if k != unknown[0]))
+    if isinstance(known, int) and known == 0:
+        raise ShapeError(f"the size -1 in {sizes} is not determined: another size is 0")
+    size = x.type.size // known
+    return tuple(size if k == unknown[0] else d for k, d in enumerate(sizes))
+
+
+def ints(values: Any, what: str) -> tuple[int, ...]:
+    """An int or a sequence of ints as a tuple. Raises `ArgumentError` for anything else."""
     try:
-        if len(unknown) > 1:
-            raise ShapeError(f"only one size can be -1, got {sizes}")
-        if unknown:
-            known = dims.product(tuple(d for k, d in enumerate(sizes) if k != unknown[0]))
-            if known == 0:
-                raise ShapeError(f"the size -1 in {sizes} is not determined: another size is 0")
-            size = x.type.size // known
-            sizes = tuple(size if k == unknown[0] else d for k, d in enumerate(sizes))
-        result: Tensor = apply("Reshape", x, shape=sizes)
-    except TracerError as error:
-        raise located(error) from None
-    return result
+        if isinstance(values, np.ndarray):
+            values = values.tolist()
+        given = tuple(values) if isinstance(values, Sequence) and not isinstance(values, str) else (values,)
+        return tuple(v.__index__() for v in given)
+    except (AttributeError, TypeError):
+        raise ArgumentError(f"{what} must be an integer or a sequence of integers, got {values!r:.80}") from None
 
 
-def permute_dims(x: Any, axes: Any) -> Tensor:
-    """Axes in another order."""
+@public
+def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
+    """Axes in another order: axis k of the result is axis axes[k] of x."""
     x = as_tensor(x)
-    result: Tensor = apply("Transpose", x, perm=tuple(int(a) % max(x.ndim, 1) for a in axes))
+    perm = tuple(normalize_axis(a, x.ndim) for a in ints(axes, "axes"))
+    result: Tensor = apply("Transpose", x, perm=perm)
     return result
 
 
-def broadcast_to(x: Any, shape: Any) -> Tensor:
-    """x broadcast to a shape."""
+@public
+def matrix_transpose(x: Any, /) -> Tensor:
+    """The last two axes swapped."""
+    x = as_tensor(x)
+    if x.ndim < 2:
+        raise ShapeError(f"matrix_transpose needs at least 2 axes, got {short(x.type)}")
+    return permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+@public
+def moveaxis(x: Any, source: Axes, destination: Axes, /) -> Tensor:
+    """Axes moved to other positions, the others left in order."""
+    x = as_tensor(x)
+    sources = [normalize_axis(a, x.ndim, "source") for a in ints(source, "source")]
+    targets = [normalize_axis(a, x.ndim, "destination") for a in ints(destination, "destination")]
+    if len(sources) != len(targets):
+        raise ShapeError(f"{len(sources)} axes to move, but {len(targets)} destinations")
+    if len(set(sources)) < len(sources) or len(set(targets)) < len(targets):
+        raise ShapeError(f"an axis is named twice in {source} or {destination}")
+    order = [k for k in range(x.ndim) if k not in sources]
+    for target, axis in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, axis)
+    return permute_dims(x, order)
+
+
+@public
+def swapaxes(x: Any, axis1: int, axis2: int, /) -> Tensor:
+    """Two axes swapped."""
+    x = as_tensor(x)
+    first, second = normalize_axis(axis1, x.ndim, "axis1"), normalize_axis(axis2, x.ndim, "axis2")
+    order = list(range(x.ndim))
+    order[first], order[second] = second, first
+    return permute_dims(x, order)
+
+
+@public
+def expand_dims(x: Any, /, axis: Axes = 0) -> Tensor:
+    """x with new axes of size 1, at these positions of the result."""
+    result: Tensor = apply("Unsqueeze", as_tensor(x), axes=ints(axis, "axis"))
+    return result
+
+
+@public
+def squeeze(x: Any, /, axis: Axes | None = None) -> Tensor:
+    """x without some axes of size 1, without all of them for None. Raises `ShapeError` for an axis of another size."""
+    x = as_tensor(x)
+    if axis is None:
+        axes = tuple(k for k, d in enumerate(x.type.shape) if isinstance(d, int) and d == 1)
+    else:
+        axes = normalize_axes(ints(axis, "axis"), x.ndim)
+    result: Tensor = apply("Squeeze", x, axes=axes)
+    return result
+
+
+@public
+def broadcast_to(x: Any, /, shape: Shape) -> Tensor:
+    """x broadcast to a shape: axes of size 1 grow, axes are added in front."""
     result: Tensor = apply("Expand", as_tensor(x), shape=as_shape(shape))
     return result
 
 
-def matrix_transpose(x: Any) -> Tensor:
-    """The last two axes swapped."""
+@public
+def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
+    """The operands broadcast to their common shape."""
+    tensors = [as_tensor(a) for a in arrays]
+    shape = broadcast_shapes(*(t.type.shape for t in tensors))
+    return tuple(broadcast_to(t, shape) for t in tensors)
+
+
+@public
+def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+    """The axes from start_axis to end_axis made one; all of them unless told otherwise. A 0-d Tensor gets one axis."""
     x = as_tensor(x)
-    if x.ndim < 2:
-        raise located(ShapeError(f"matrix_transpose needs at least 2 axes, got {x.ndim}"))
-    return permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    shape = x.type.shape
+    if not shape:
+        return reshape(x, (1,))
+    start, end = normalize_axis(start_axis, x.ndim, "start_axis"), normalize_axis(end_axis, x.ndim, "end_axis")
+    if start > end:
+        raise ShapeError(f"flatten: start_axis {start_axis} is behind end_axis {end_axis}")
+    return reshape(x, (*shape[:start], dims.product(shape[start : end + 1]), *shape[end + 1 :]))
+
+
+@public
+def flip(x: Any, /, axis: Axes | None = None) -> Tensor:
+    """Elements in reverse order along axes, along all for None."""
+    x = as_tensor(x)
+    axes = normalize_axes(None if axis is None else ints(axis, "axis"), x.ndim)
+    steps = (-1,) * len(axes)
+    result: Tensor = apply("Slice", x, starts=steps, ends=(-(2**63),) * len(axes), axes=axes, steps=steps)
+    return result
+
+
+@public
+def roll(x: Any, /, shift: Axes, axis: Axes | None = None) -> Tensor:
+    """Elements moved towards the end along axes; what falls off enters in front. None: in row-major order."""
+    x = as_tensor(x)
+    shifts = ints(shift, "shift")
+    if axis is None:
+        flat = apply("Roll", reshape(x, (-1,) if x.ndim != 1 else x.type.shape), shifts=(sum(shifts),), axes=(0,))
+        return reshape(flat, x.type.shape)
+    axes = ints(axis, "axis")
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    result: Tensor = apply("Roll", x, shifts=shifts, axes=axes)
+    return result
+
+
+@public
+def tril(x: Any, /, k: int = 0) -> Tensor:
+    """The lower triangle of matrices in the last two axes, up to the k-th diagonal; 0 elsewhere."""
+    result: Tensor = apply("Trilu", as_tensor(x), upper=False, k=k)
+    return result
+
+
+@public
+def triu(x: Any, /, k: int = 0) -> Tensor:
+    """The upper triangle of matrices in the last two axes, from the k-th diagonal on; 0 elsewhere."""
+    result: Tensor = apply("Trilu", as_tensor(x), upper=True, k=k)
+    return result
+
+
+@public
+def diagonal(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
+    """The elements whose position along axis2 is that along axis1 plus offset, as a new last axis."""
+    result: Tensor = apply("Diagonal", as_tensor(x), offset=offset, axis1=axis1, axis2=axis2)
+    return result
+
+
+__all__ = [
+    "broadcast_arrays",
+    "broadcast_to",
+    "diagonal",
+    "expand_dims",
+    "flatten",
+    "flip",
+    "matrix_transpose",
+    "moveaxis",
+    "permute_dims",
+    "reshape",
+    "roll",
+    "squeeze",
+    "swapaxes",
+    "tril",
+    "triu",
+]

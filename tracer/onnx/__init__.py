@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tracer.onnx.api import DEFAULT_OPSET as DEFAULT_OPSET
 from tracer.onnx.api import OPSETS as OPSETS
-from tracer.onnx.api import Exportable as Exportable
 from tracer.onnx.api import export as export
 from tracer.onnx.api import export_graph as export_graph
 from tracer.onnx.api import to_graph as to_graph
+from tracer.onnx.targets import Exportable as Exportable

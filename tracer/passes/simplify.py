@@ -73,14 +73,23 @@ def _constant(made: Producers, v: Value) -> Any:
     return node.attrs["value"].array[()] if node is not None and node.op.name == "Constant" and not v.type.shape else None
 
 
+def _uniform(made: Producers, v: Value) -> Any:
+    """The value of all elements, if v is a broadcast 0-d constant."""
+    node = made.get(v)
+    while node is not None and node.op.name in ("Expand", "Reshape"):
+        v = node.inputs[0]
+        node = made.get(v)
+    return _constant(made, v)
+
+
 def _times_one(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
     """x * 1 and x / 1 are x."""
     x, y = inputs
     if x.type.dtype == "bool":
         return None
-    if x.type == node.output.type and _constant(made, y) == 1:
+    if x.type == node.output.type and _uniform(made, y) == 1:
         return x
-    if node.op.name == "Mul" and y.type == node.output.type and _constant(made, x) == 1:
+    if node.op.name == "Mul" and y.type == node.output.type and _uniform(made, x) == 1:
         return y
     return None
 

@@ -1,0 +1,173 @@
+"""Elements at computed indices: taking, gathering, adding to them, one-hot rows.
+
+Indices are integers of any type; negative ones count from the end. One that is out of range raises `BoundsError` where the
+program runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ops.dims import Dim
+from ops.errors import DTypeError, ShapeError, TraceError
+from ops.types import broadcast_shapes, dtype_name, is_integer, normalize_axis, short
+from tracer.dispatch import apply
+from tracer.functions.applying import strong
+from tracer.functions.creation import as_tensor, cast, fresh
+from tracer.functions.promotion import number, number_type
+from tracer.functions.public import public
+from tracer.modes import MODES
+from tracer.tensor import Tensor
+
+
+def as_indices(indices: Any) -> Tensor:
+    """Indices as a Tensor of integers; an empty list has no type and is taken for one. Raises `DTypeError`."""
+    if isinstance(indices, list | tuple) and not np.size(indices):
+        indices = fresh(np.zeros(np.shape(indices), np.int64))
+    result = strong(as_tensor(indices))
+    if not is_integer(result.type.dtype):
+        hint = "use x[mask] or tracer.where" if result.type.dtype == "bool" else "cast them first"
+        raise DTypeError(f"indices must be integers, got {short(result.type)}; {hint}")
+    return result
+
+
+@public
+def take(x: Any, indices: Any, /, axis: int | None = None) -> Tensor:
+    """x's slices at indices along an axis: shape x.shape[:axis] + indices.shape + x.shape[axis+1:]. None: of all elements."""
+    x, where = as_tensor(x), as_indices(indices)
+    if axis is None:
+        x, axis = apply("Reshape", x, shape=(x.type.size,)), 0
+    result: Tensor = apply("Gather", x, where, axis=axis)
+    return result
+
+
+@public
+def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
+    """The elements of x at indices along an axis: result[i, j] = x[i, indices[i, j]] for the last of two axes.
+
+    indices has as many axes as x; the others are broadcast against x's.
+    """
+    x, where = as_tensor(x), as_indices(indices)
+    axis = normalize_axis(axis, x.ndim)
+    if where.ndim != x.ndim:
+        raise ShapeError(f"indices must have {x.ndim} axes as {short(x.type)} has, got {short(where.type)}")
+    lines = [tuple(1 if k == axis else d for k, d in enumerate(t.type.shape)) for t in (x, where)]
+    common = broadcast_shapes(*lines)
+    x, where = (
+        apply("Expand", t, shape=tuple(t.type.shape[axis] if k == axis else d for k, d in enumerate(common)))
+        for t in (x, where)
+    )
+    result: Tensor = apply("GatherElements", x, where, axis=axis)
+    return result
+
+
+@public
+def gather(x: Any, indices: Any, /, axis: int = 0) -> Tensor:
+    """The elements of x at indices along an axis, which may be fewer than x has along the others: PyTorch's gather.
+
+    The result has the shape of indices. `take` gives whole slices, `take_along_axis` broadcasts.
+    """
+    result: Tensor = apply("GatherElements", as_tensor(x), as_indices(indices), axis=axis)
+    return result
+
+
+def _updates(x: Tensor, updates: Any, shape: Any) -> Tensor:
+    """Updates in x's element type; a number is given the shape."""
+    if number_type(updates) is not None:
+        value = number(updates, x.type.dtype)
+    else:
+        value = strong(as_tensor(updates))
+        if value.type.dtype != x.type.dtype:
+            raise DTypeError(f"updates must be {x.type.dtype} like {short(x.type)}, got {short(value.type)}; cast them first")
+    if value.ndim == 0 and shape:
+        value = apply("Expand", value, shape=shape)
+    return value
+
+
+@public
+def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
+    """x with each update added to the element at its index along an axis: the reverse of `gather`.
+
+    updates have the shape of indices and x's element type (or are one number). Equal indices add up, in order.
+    """
+    x, where = strong(as_tensor(x)), as_indices(indices)
+    result: Tensor = apply("ScatterAdd", x, where, _updates(x, updates, where.type.shape), axis=axis)
+    return result
+
+
+@public
+def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
+    """x with updates added to its slices at indices along an axis: the reverse of `take`. Equal indices add up, in order.
+
+    updates have shape x.shape[:axis] + indices.shape + x.shape[axis+1:] and x's element type (or are one number).
+    """
+    x, where = strong(as_tensor(x)), as_indices(indices)
+    place = normalize_axis(axis, x.ndim)
+    shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
+    result: Tensor = apply("IndexAdd", x, where, _updates(x, updates, shape), axis=place)
+    return result
+
+
+@public
+def one_hot(indices: Any, /, num_classes: int | Dim | None = None, axis: int = -1, dtype: Any = "float32") -> Tensor:
+    """1 at each index along a new axis of num_classes, 0 elsewhere; a row of zeros for an index out of range.
+
+    None: one more than the largest index, which must be known, so not in a trace.
+    """
+    where = as_indices(indices)
+    if num_classes is None:
+        if MODES.recorder is not None:
+            raise TraceError("one_hot needs num_classes in a traced function: the largest index is not known there")
+        num_classes = int(where.array.max()) + 1 if where.numel() else 0
+    result: Tensor = apply("OneHot", where, depth=num_classes, axis=axis, dtype=dtype_name(dtype))
+    return result
+
+
+@public
+def nonzero(x: Any, /) -> tuple[Tensor, ...]:
+    """Where x is not 0: indices along each axis, in row-major order. Their number is not known in a trace: `TraceError`."""
+    x = as_tensor(x)
+    return tuple(Tensor.of_array(np.asarray(k, np.int64)) for k in np.nonzero(known_mask(x, "nonzero")))
+
+
+def known_mask(x: Tensor, what: str) -> np.ndarray[Any, Any]:
+    """x's elements, where they decide a size. Raises `TraceError` in a trace."""
+    if x.is_symbolic or MODES.recorder is not None:
+        raise TraceError(
+            f"{what} has a result whose size depends on elements of {short(x.type)}, which are not known while a function is "
+            "traced; use tracer.where(mask, x, other), or multiply by the mask"
+        )
+    return x.array
+
+
+def linear_index(indices: list[Tensor], sizes: list[Any]) -> Tensor:
+    """One index into several axes made one. What is out of range along any axis is out of range in the result too."""
+    shape = broadcast_shapes(*(i.type.shape for i in indices))
+    total: Any = 1
+    for size in sizes:
+        total = total * size
+    result: Tensor | None = None
+    valid: Tensor | None = None
+    for index, size in zip(indices, sizes, strict=True):
+        index = cast(index, "int64")
+        zero, count = _int64(0), _int64(size)
+        inside = apply(
+            "And", apply("LessOrEqual", apply("Neg", count), index), apply("Less", index, count)
+        )
+        index = apply("Where", apply("Less", index, zero), apply("Add", index, count), index)
+        result = index if result is None else apply("Add", apply("Mul", result, count), index)
+        valid = inside if valid is None else apply("And", valid, inside)
+    flat: Tensor = apply("Where", valid, result, _int64(total))
+    return apply("Expand", flat, shape=shape) if flat.type.shape != shape else flat  # type: ignore[no-any-return]
+
+
+def _int64(size: Any) -> Tensor:
+    if isinstance(size, Dim):
+        result: Tensor = apply("Dimension", size=size)
+        return result
+    return fresh(np.asarray(size, np.int64))
+
+
+__all__ = ["gather", "index_add", "nonzero", "one_hot", "scatter_add", "take", "take_along_axis"]
