@@ -18,6 +18,14 @@ class BoundsError(TracerError, IndexError):
     """An index that is out of range."""
 
 
+class DivisionError(TracerError, ZeroDivisionError):
+    """A division of integers by zero."""
+
+
+class IntegerOverflowError(TracerError, OverflowError):
+    """A result that the integer type cannot hold."""
+
+
 class DTypeError(TracerError, TypeError):
     """An element type does not fit the operator."""
 
@@ -44,3 +52,7 @@ class ParseError(TracerError, ValueError):
 
 class VerifyError(TracerError, ValueError):
     """A graph that breaks an invariant of the IR."""
+
+
+class CheckpointError(TracerError, ValueError):
+    """A file of weights or a checkpoint that cannot be read or written."""

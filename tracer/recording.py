@@ -39,7 +39,7 @@ class ScalarCapture:
 
     __slots__ = ("container", "key", "value")
 
-    def __init__(self, container: Any, key: str, value: Value) -> None:
+    def __init__(self, container: Any, key: Any, value: Value) -> None:
         self.container, self.key, self.value = container, key, value
 
 
@@ -49,7 +49,7 @@ class Recorder:
     def __init__(self, name: str) -> None:
         self.builder = GraphBuilder(name)
         self.captures: dict[int, Capture] = {}
-        self.scalars: dict[tuple[int, str], ScalarCapture] = {}
+        self.scalars: dict[tuple[int, Any], ScalarCapture] = {}
         self.mutated: dict[int, tuple[Tensor, Value]] = {}
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}
         self.read_grads: dict[int, tuple[Tensor, bool]] = {}
@@ -100,7 +100,7 @@ class Recorder:
             found = self.captures[id(object_)] = Capture(object_, Value(type_))
         return found.value
 
-    def scalar(self, container: Any, key: str) -> Tensor:
+    def scalar(self, container: Any, key: Any) -> Tensor:
         """container[key], a Python float, as a weak 0-d value that follows later changes."""
         found = self.scalars.get((id(container), key))
         if found is None:
@@ -188,7 +188,7 @@ class recording:  # noqa: N801 - a context manager
         MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
 
 
-def scalar(container: Any, key: str) -> Any:
+def scalar(container: Any, key: Any) -> Any:
     """container[key]: a Python number, in a trace a value that follows later changes of it."""
     number = container[key]
     if MODES.recorder is None or not isinstance(number, float):

@@ -1,0 +1,143 @@
+"""Initialisers: fill a Tensor in place and return it, under PyTorch's names.
+
+References: Glorot and Bengio 2010 (xavier), He et al. 2015 (kaiming), Saxe et al. 2014 (orthogonal).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ops.errors import ArgumentError, ShapeError
+from ops.types import short
+from tracer import random
+from tracer.functions.creation import eye, full
+from tracer.modes import no_grad
+from tracer.recording import assign
+from tracer.tensor import Tensor
+
+_GAINS = {
+    "linear": 1.0,
+    "identity": 1.0,
+    "conv1d": 1.0,
+    "conv2d": 1.0,
+    "conv3d": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5.0 / 3,
+    "relu": math.sqrt(2.0),
+    "selu": 3.0 / 4,
+}
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The recommended gain for a nonlinearity; `param`: the negative slope of leaky_relu. Raises `ArgumentError`."""
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        raise ArgumentError(f"no gain is known for {nonlinearity!r}; known: {', '.join([*_GAINS, 'leaky_relu'])}")
+    return _GAINS[nonlinearity]
+
+
+def _fan(tensor: Tensor) -> tuple[int, int]:
+    if tensor.ndim < 2:
+        raise ShapeError(f"fan in and fan out need at least 2 axes, got {short(tensor.type)}")
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+def _fill(tensor: Tensor, value: Tensor) -> Tensor:
+    with no_grad():
+        assign(tensor, value)
+    return tensor
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+    """Uniform from a to b."""
+    return _fill(tensor, random.uniform(tensor.shape, a, b, dtype=tensor.type.dtype))
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """Normal with a mean and a standard deviation."""
+    return _fill(tensor, random.normal(tensor.shape, mean, std, dtype=tensor.type.dtype))
+
+
+def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
+    """Normal, cut to [a, b] by inverting its distribution function."""
+    from scipy.special import ndtr, ndtri
+
+    low, high = ndtr((a - mean) / std), ndtr((b - mean) / std)
+    u = random.uniform(tensor.shape, 0.0, 1.0, dtype="float64").array
+    values = np.clip(ndtri(low + u * (high - low)) * std + mean, a, b)
+    return _fill(tensor, Tensor.of_array(values.astype(tensor.dtype)))
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Every element val."""
+    return _fill(tensor, full(tensor.shape, val, tensor.type.dtype))
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Zeros."""
+    return constant_(tensor, 0)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Ones."""
+    return constant_(tensor, 1)
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity matrix."""
+    if tensor.ndim != 2:
+        raise ShapeError(f"eye_ needs 2 axes, got {short(tensor.type)}")
+    return _fill(tensor, eye(tensor.shape[0], tensor.shape[1], dtype=tensor.type.dtype))
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Uniform in +-gain * sqrt(6 / (fan_in + fan_out))."""
+    fan_in, fan_out = _fan(tensor)
+    bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out))."""
+    fan_in, fan_out = _fan(tensor)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)))
+
+
+def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    if mode not in ("fan_in", "fan_out"):
+        raise ArgumentError(f"mode is 'fan_in' or 'fan_out', got {mode!r}")
+    fan = _fan(tensor)[mode == "fan_out"]
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Tensor:
+    """Uniform in +-gain * sqrt(3 / fan)."""
+    bound = math.sqrt(3.0) * _kaiming(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound)
+
+
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Tensor:
+    """Normal with standard deviation gain / sqrt(fan)."""
+    return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity))
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """A (semi-)orthogonal matrix times gain; further axes are flattened into columns."""
+    if tensor.ndim < 2:
+        raise ShapeError(f"orthogonal_ needs at least 2 axes, got {short(tensor.type)}")
+    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
+    flat = random.normal((max(rows, columns), min(rows, columns)), dtype="float64").array
+    q, r = np.linalg.qr(flat)
+    q = q * np.sign(np.diagonal(r))
+    matrix: Any = q if rows >= columns else q.T
+    return _fill(tensor, Tensor.of_array((gain * matrix).reshape(tensor.shape).astype(tensor.dtype)))
