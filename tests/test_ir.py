@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
 import pickle
 import random
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -395,3 +397,11 @@ def test_a_long_chain_takes_linear_time_and_no_recursion() -> None:
 
     short = min(seconds(5_000) for _ in range(2))
     assert seconds(100_000) < 60 * short + 2  # 20 if linear, 400 if quadratic
+
+
+@pytest.mark.parametrize("page", ["ir.md", "onnx.md"])
+def test_the_pages_about_the_ir_and_its_export_are_true(page: str) -> None:
+    path = Path(__file__).resolve().parent.parent / "docs" / page
+    options = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+    found = doctest.testfile(str(path), module_relative=False, optionflags=options)
+    assert found.attempted and not found.failed

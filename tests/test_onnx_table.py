@@ -42,12 +42,17 @@ def is_integer_product(sample: Sample, dtype: str) -> bool:
     return not is_floating(dtype)
 
 
+def is_large_integer(sample: Sample, dtype: str) -> bool:
+    return dtype in ("int64", "uint64") and any(x.special for x in sample.inputs)
+
+
 # What ONNX Runtime does not do as ONNX says, or ONNX leaves open. The models are valid.
 LIMITS = {
     "ReduceProd": [
         (is_integer_product, "integers are multiplied in float64, which saturates"),
         (is_special, "float32 is not accumulated in float64: it overflows on the way"),
     ],
+    "ReduceSum": [(is_large_integer, "integers are added in float64, which saturates")],
     "ReduceL2": [(is_special, "float32 is not accumulated in float64: it overflows on the way")],
     "LogSoftmax": [(is_special, "infinities among the values give no NaN")],
     "LayerNormalization": [
