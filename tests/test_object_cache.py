@@ -6,8 +6,10 @@ import ctypes
 import errno
 import logging
 import os
+import platform
 import random
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -284,6 +286,71 @@ print(loaded, refused)
     assert refused > 300
 
 
+def patched(code: bytes, field: str) -> bytes:
+    """The object file with one field out of its bounds."""
+    sections = object_file._sections(code)
+    (table,) = struct.unpack_from("<Q", code, 40)
+    kinds = [section.kind for section in sections]
+    symbols, relocations = (sections[kinds.index(kind)] for kind in (2, 4))
+    last = symbols.offset + symbols.size - 24  # an exported or needed one
+    defined = next(
+        symbols.offset + i
+        for i in range(0, symbols.size, 24)
+        if code[symbols.offset + i + 4] == 0x12  # global, a function
+    )
+    text = next(i for i, s in enumerate(sections) if s.kind == 1 and s.flags & 4 and s.size)
+    place, form, value = {
+        "another machine": (18, "<H", 40),
+        "an executable": (16, "<H", 2),
+        "no sections": (60, "<H", 0),
+        "sections outside": (40, "<Q", len(code) - 10),
+        "a section outside": (table + 64 * text + 24, "<Q", len(code)),
+        "a huge section": (table + 64 * text + 32, "<Q", 1 << 62),
+        "an odd alignment": (table + 64 * text + 48, "<Q", 3),
+        "a section for each thread": (table + 64 * text + 8, "<Q", 0x406),
+        "a name outside": (last, "<I", 1 << 20),
+        "a symbol outside": (defined + 8, "<Q", 1 << 40),
+        "a symbol that reaches outside": (defined + 16, "<Q", 1 << 20),
+        "a symbol in no section": (defined + 6, "<H", 200),
+        "a common symbol": (defined + 6, "<H", 0xFFF2),
+        "a weak export": (defined + 4, "<B", 0x22),
+        "a relocation outside": (relocations.offset, "<Q", 1 << 20),
+        "a relocation of no symbol": (relocations.offset + 12, "<I", 100),
+        "an unknown relocation": (relocations.offset + 8, "<I", 77),
+    }[field]
+    changed = bytearray(code)
+    struct.pack_into(form, changed, place, value)
+    return bytes(changed)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="offsets of x86-64's relocations")
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("another machine", "not an object for this machine"),
+        ("an executable", "not an object for this machine"),
+        ("no sections", "odd section table"),
+        ("sections outside", "section table outside the file"),
+        ("a section outside", "lies outside the file"),
+        ("a huge section", "absurd size"),
+        ("an odd alignment", "odd alignment"),
+        ("a section for each thread", "a section of kind"),
+        ("a name outside", "name is outside the table"),
+        ("a symbol outside", "reaches outside its section"),
+        ("a symbol that reaches outside", "reaches outside its section"),
+        ("a symbol in no section", "in a section that does not exist"),
+        ("a common symbol", "in a section that does not exist"),
+        ("a weak export", "odd symbol"),
+        ("a relocation outside", "outside its section"),
+        ("a relocation of no symbol", "a symbol that does not exist"),
+        ("an unknown relocation", "unknown kind 77"),
+    ],
+)
+def test_fields_out_of_bounds(code: bytes, field: str, message: str) -> None:
+    with pytest.raises(DamagedObjectError, match=message):
+        object_code.load_function(patched(code, field), object_code.KERNEL_SYMBOLS)
+
+
 def test_every_cut_of_an_object_file_is_refused(code: bytes) -> None:
     for length in range(len(code)):
         with pytest.raises(DamagedObjectError):
@@ -427,6 +494,7 @@ def test_a_kill_in_the_midst_of_writing(tmp_path: Path, moment: str) -> None:
     assert cache.get("second") is None
     assert cache.put("second", b"2" * 1000)
     assert cache.get("second") == b"2" * 1000
+    ObjectCache(tmp_path, 1 << 20).put("tidying", b"")
     assert left.exists(), "it could be a slow writer's"
     old = time.time() - 2 * object_cache._STALE
     os.utime(left, (old, old))
