@@ -124,8 +124,6 @@ UNFIT: dict[str, str] = {
 
 
 def has_kernel(operator: str, parameter: str, dtype: str) -> bool:
-    """Whether the provider runs an operator with this element type for a type parameter, and
-    rightly.
-    """
+    """Whether the provider runs an operator rightly with an element type for a type parameter."""
     key = operator if parameter == "T" else f"{operator}.{parameter}"
     return all(dtype not in table.get(key, "").split() for table in (MISSING, UNFIT))
