@@ -12,7 +12,7 @@ from ops.errors import DTypeError, ShapeError
 from ops.families import MISMATCHED, NUMERIC, by_dtype, each, scaled
 from ops.operator import Application, ErrorSample, Input, Rule, Sample, operator
 from ops.reference import rounded_once
-from ops.samples import BINARY
+from ops.samples import BINARY, each_beside_each
 from ops.types import FLOATING, Type
 
 Array = np.ndarray[Any, Any]
@@ -98,14 +98,7 @@ def _clip_onnx(g: Any, n: Application) -> Any:
             )
         ),
         Sample((Input((0, 3)), Input(), Input())),
-        Sample(
-            (
-                Input((20, 1, 1), special=True),
-                Input((20, 1), special=True),
-                Input((20,), special=True),
-            ),
-            gradient=False,
-        ),
+        each_beside_each(3),
     ),
     errors=(
         ErrorSample((Type("bool"), Type("bool"), Type("bool")), DTypeError, "must be int8"),

@@ -12,7 +12,7 @@ from ops.errors import DTypeError, ShapeError
 from ops.families import MISMATCHED, NOT_FLOATING, Declare, each
 from ops.operator import ErrorSample, Input, Rule, Sample, ZeroGradient, operator
 from ops.reference import rounded_once
-from ops.samples import BINARY, UNARY, without_gradient
+from ops.samples import BINARY, UNARY, each_beside_each, without_gradient
 from ops.types import FLOATING, Type, broadcast_shapes, short
 
 Array = np.ndarray[Any, Any]
@@ -186,10 +186,7 @@ def _where_type(condition: Type, x: Type, y: Type) -> Type:
         Sample((Input((4, 1), "bool"), Input(()), Input((1, 5)))),
         Sample((Input((0, 2), "bool"), Input((0, 2)), Input((2,)))),
         Sample((Input((5, 6), "bool", layout="strided"), Input((5, 6), layout="strided"), Input())),
-        Sample(
-            (Input((2, 1, 1), "bool"), Input((20, 1), special=True), Input((20,), special=True)),
-            gradient=False,
-        ),
+        each_beside_each(2, Input(dtype="bool")),
     ),
     errors=(
         ErrorSample((Type("float32", (2,)),) * 3, DTypeError, "must be bool"),

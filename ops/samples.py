@@ -41,12 +41,16 @@ def binary(x: Input | None = None, y: Input | None = None) -> tuple[Sample, ...]
     shapes = (((3, 17), (3, 17)), ((4, 1, 5), (3, 1)), ((), (7,)), ((0, 3), (1, 3)))
     return (
         *(Sample((replace(x, shape=a), replace(y, shape=b))) for a, b in shapes),
-        Sample((replace(x, shape=(5, 6), layout="strided"), replace(y, shape=(6,)))),
-        Sample(
-            (Input((SPECIAL_COUNT, 1), special=True), Input((SPECIAL_COUNT,), special=True)),
-            gradient=False,
-        ),
+        Sample(tuple(replace(i, shape=(5, 6), layout="strided") for i in (x, y))),
+        each_beside_each(2),
     )
+
+
+def each_beside_each(count: int, *before: Input) -> Sample:
+    """Some inputs of one shape, in which each special value lies beside each."""
+    size = SPECIAL_COUNT**count
+    inputs = [Input((size,), special=True)] * count
+    return Sample((*(replace(i, shape=(size,)) for i in before), *inputs), gradient=False)
 
 
 def without_gradient(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
@@ -79,7 +83,19 @@ def special_values(dtype: str) -> Array:
 def draw(sample: Sample, dtype: str, seed: int = 0) -> tuple[Array, ...]:
     """Arrays for a sample, `dtype` being the element type under test. The same every time."""
     generator = np.random.default_rng(zlib.crc32(repr((sample.inputs, dtype, seed)).encode()))
-    return tuple(_draw(x, x.dtype or dtype, generator) for x in sample.inputs)
+    arrays = tuple(_draw(x, x.dtype or dtype, generator) for x in sample.inputs)
+    special = [a for a, x in zip(arrays, sample.inputs, strict=True) if x.special]
+    if len(special) > 1 and len({a.shape for a in special}) == 1:
+        for k, a in enumerate(special):
+            _fill_crosswise(a, k, dtype)
+    return arrays
+
+
+def _fill_crosswise(array: Array, position: int, dtype: str) -> None:
+    """Special values only, so that those of several arrays meet in every combination."""
+    chosen = special_values(dtype)
+    turn = np.arange(array.size) // chosen.size**position % chosen.size
+    array[...] = chosen[turn].reshape(array.shape)
 
 
 def _draw(x: Input, dtype: str, generator: np.random.Generator) -> Array:
