@@ -169,6 +169,8 @@ def test_random_graphs_survive(seed: int, count: int) -> None:
 
 @given(st.text(max_size=20), st.text(max_size=20), st.text(max_size=20), st.booleans())
 @example("1", "2", "0", False)
+@example("", "", "0.weight", False)
+@example("", "", "3", False)
 @example("gradient", "a, b", "gradient of a.py:1", True)
 def test_any_names_scopes_and_sources_survive(
     name: str, scope: str, source: str, gradient: bool

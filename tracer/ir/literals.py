@@ -23,7 +23,7 @@ from ops.types import Type, is_floating
 INLINE_LIMIT = 16
 
 _NAN = struct.pack("<d", float("nan"))
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]*")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*")
 _SCOPE = re.compile(r"[A-Za-z0-9_.<>/\[\]:\-]+")
 
 FormatArray = Callable[[ArrayData], str]
@@ -36,7 +36,7 @@ def quoted(text: str) -> str:
 
 def is_plain_name(name: str) -> bool:
     """Whether a value's name can follow the percent sign as it is."""
-    return _NAME.fullmatch(name) is not None
+    return _NAME.fullmatch(name) is not None and not name.isdigit()
 
 
 def scope_text(scope: str) -> str:

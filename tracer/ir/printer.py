@@ -85,7 +85,7 @@ def lines(
     opening = ") {" + (f"  # {comment_text(graph.name)}" if graph.name else "")
     for position, (value, name) in enumerate(_named_inputs(graph)):
         printed = known.get(value, "?")
-        kept = f" {quoted(name)}" if name and not (is_plain_name(name) and name == printed) else ""
+        kept = f" {quoted(name)}" if (name and name != printed) or name.isdigit() else ""
         last = position == len(graph.inputs) - 1
         yield f"{head}%{printed}{kept} : {value.type}{opening if last else ''}", None
         head = " " * len(head)

@@ -30,7 +30,7 @@ _FLOAT = re.compile(
     r"-?(?:nan(?::0x[0-9a-f]{1,16})?|inf|\d[0-9.]{0,400}(?:e[+-]?\d{1,5})?)", re.ASCII
 )
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.:]*")
-_VALUE_NAME = re.compile(r"%(\d{1,18}|[A-Za-z_][A-Za-z0-9_.\-/]*)")
+_VALUE_NAME = re.compile(r"%[A-Za-z0-9_][A-Za-z0-9_.\-/]*")
 _TYPE = re.compile(r"([A-Z][A-Za-z0-9]*)(~?)\(")
 _SCOPE = re.compile(r"[A-Za-z0-9_.<>/\[\]:\-]+")
 _HASH = re.compile(r"[0-9a-f]{32}")

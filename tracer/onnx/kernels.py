@@ -108,9 +108,9 @@ MISSING: dict[str, str] = {
 }
 
 # Kernels that are there, but give errors or wrong results. Sums and products of integers are taken
-# in float64 and saturate: in int64 they reach further, and wrap around when cut down. Halves are not
-# scattered with a reduction, bools have no extreme of nothing, and functions are made of operators
-# that lack halves.
+# in float64 and saturate: in int64 they reach further, and wrap around when cut down. Halves are
+# not scattered with a reduction, bools have no extreme of nothing, and functions are made of
+# operators that lack halves.
 UNFIT: dict[str, str] = {
     "HardSwish": "float16 bfloat16",
     "Mish": "float16 bfloat16",
