@@ -1,4 +1,7 @@
-"""Operators that run blocks: which block, and on what. Blocks are graphs, which this package sees as types and functions."""
+"""Operators that run blocks: which block, and on what.
+
+Blocks are graphs, which this package sees as types and as functions only.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,8 @@ def _if_onnx(g: Any, n: Application) -> Any:
     return g.op("If", n.x, then_branch=then_branch, else_branch=else_branch, outputs=len(n.outputs))
 
 
-# No samples: a sample is arrays and attributes, and this operator also needs graphs. The tests of the interpreter have some.
+# No samples: a sample is arrays and attributes, and this operator also needs graphs. The tests of the
+# interpreter and of the export have some.
 @operator(
     "If",
     type_rule=_if_type,
@@ -61,5 +65,5 @@ def _if_onnx(g: Any, n: Application) -> Any:
 def if_(
     condition: Array, *inputs: Array, then_branch: Block, else_branch: Block
 ) -> tuple[Array, ...]:
-    """The results of one of two blocks, both called with the inputs; the other block does not run."""
+    """The results of one of two blocks, called with the inputs; the other block does not run."""
     return then_branch(*inputs) if condition else else_branch(*inputs)

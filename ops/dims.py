@@ -1,7 +1,8 @@
 """Sizes of axes: an int, or an expression in named symbols in canonical form.
 
-Expressions are integer polynomials over atoms (symbols, floor divisions, maxima), so that two expressions that are equal as
-polynomials are equal objects. An expression that is a constant is always a plain int. Symbols stand for any size >= 0.
+Expressions are integer polynomials over atoms (symbols, floor divisions, maxima), so that two
+expressions that are equal as polynomials are equal objects. An expression that is a constant is
+always a plain int. Symbols stand for any size >= 0.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any
 
 from ops.errors import ParseError, ShapeError
 
-
 _Monomial = tuple[Any, ...]
 
 
@@ -30,9 +30,11 @@ class Symbol:
         return self.name
 
     def substitute(self, values: Mapping[str, int | Dim]) -> int | Dim:
+        """The size with symbols replaced."""
         return values.get(self.name, Dim.symbol(self.name))
 
     def symbols(self) -> set[str]:
+        """Names of the symbols in it."""
         return {self.name}
 
 
@@ -47,9 +49,11 @@ class FloorDivide:
         return f"{_operand(self.numerator)}//{_operand(self.denominator)}"
 
     def substitute(self, values: Mapping[str, int | Dim]) -> int | Dim:
+        """The size with symbols replaced."""
         return substitute(self.numerator, values) // substitute(self.denominator, values)
 
     def symbols(self) -> set[str]:
+        """Names of the symbols in it."""
         return symbols(self.numerator) | symbols(self.denominator)
 
 
@@ -64,9 +68,11 @@ class Maximum:
         return f"max({self.left}, {self.right})"
 
     def substitute(self, values: Mapping[str, int | Dim]) -> int | Dim:
+        """The size with symbols replaced."""
         return maximum(substitute(self.left, values), substitute(self.right, values))
 
     def symbols(self) -> set[str]:
+        """Names of the symbols in it."""
         return symbols(self.left) | symbols(self.right)
 
 
@@ -80,10 +86,10 @@ _Atom = Symbol | FloorDivide | Maximum
 
 
 class Dim:
-    """A size that is not a constant: a polynomial with integer coefficients. Immutable and hashable.
+    """A size that is no constant: a polynomial with integer coefficients. Immutable and hashable.
 
-    Build with `Dim.symbol("n")` and `+ - * //` and `maximum`, `minimum`. `==` is equality as polynomials; there is no order,
-    so code that compares sizes must say what it does for symbols.
+    Build with `Dim.symbol("n")` and `+ - * //` and `maximum`, `minimum`. `==` is equality as
+    polynomials; there is no order, so code that compares sizes must say what it does for symbols.
     """
 
     __slots__ = ("_hash", "terms")
@@ -296,7 +302,10 @@ _WRITTEN = re.compile(r"[\w +\-*/(),]+")
 
 @lru_cache(maxsize=1000)
 def parse(text: str) -> int | Dim:
-    """The size written as Python arithmetic: names, integers, + - * // and max(a, b). Raises `ParseError`."""
+    """The size written as Python arithmetic: names, integers, + - * // and max(a, b).
+
+    Raises `ParseError`.
+    """
     try:
         if len(text) > _LONGEST_TEXT or not _WRITTEN.fullmatch(text):
             raise ValueError("too long, or signs that no size has")
@@ -328,7 +337,7 @@ def _parse(node: ast.expr) -> int | Dim:
 
 
 def _parse_sum(node: ast.expr) -> int | Dim:
-    """a + b - c ..., whose tree leans to the left, one level for each term: read without recursion, added up at once."""
+    """a + b - c ..., whose tree leans to the left: read without recursion, added up at once."""
     terms: list[tuple[_Monomial, int]] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         right = _parse(node.right)
