@@ -50,8 +50,8 @@ def _if_onnx(g: Any, n: Application) -> Any:
     return g.op("If", n.x, then_branch=then_branch, else_branch=else_branch, outputs=len(n.outputs))
 
 
-# No samples: a sample is arrays and attributes, and this operator also needs graphs. The tests of the
-# interpreter and of the export have some.
+# No samples: a sample is arrays and attributes, and this operator also needs graphs. The tests of
+# the interpreter and of the export have some.
 @operator(
     "If",
     type_rule=_if_type,
