@@ -15,7 +15,7 @@ from ops.compute import Composite
 from ops.errors import DTypeError, ShapeError
 from ops.operator import Application, ErrorSample, Expanded, Input, Sample, operator
 from ops.reference import quiet, round_to
-from ops.statistics import WIDE, count, mean, single_precision
+from ops.statistics import WIDE, centred, count, mean, single_precision
 from ops.types import FLOATING, Type, normalize_axis, short
 
 Array = np.ndarray[Any, Any]
@@ -39,22 +39,15 @@ def _layer_type(
     return Type(x.dtype, x.shape)
 
 
-def _normalized(g: Any, n: Application, centred: bool = True) -> tuple[Any, Any, tuple[int, ...]]:
-    """x less its mean, over its deviation; one over the deviation; the axes.
-
-    All in single precision at least.
-
-    The mean is taken off in two parts, so that a large one costs no accuracy.
-    """
+def _normalized(
+    g: Any, n: Application, around_mean: bool = True
+) -> tuple[Any, Any, tuple[int, ...]]:
+    """x less its mean, over its deviation; one over the deviation; the axes."""
     dtype, rank = n.x.type.dtype, n.x.type.rank
     axes = tuple(range(normalize_axis(n.attrs.axis, rank), rank))
     x = g.cast(n.x, single_precision(dtype))
-    if centred:
-        average = mean(g, x, axes)
-        high = g.cast(average, x.type.dtype)
-        x = g.Sub(x, high)
-        if x.type.dtype != WIDE:
-            x = g.Sub(x, g.cast(g.Sub(average, g.cast(high, WIDE)), x.type.dtype))
+    if around_mean:
+        x = centred(g, x, axes)
     wide = g.cast(x, WIDE)
     spread = g.Add(mean(g, g.Mul(wide, wide), axes), g.constant(n.attrs.epsilon, WIDE))
     inverse = g.cast(g.Div(g.constant(1, WIDE), g.Sqrt(spread)), x.type.dtype)
@@ -68,16 +61,16 @@ def _affine(g: Any, y: Any, n: Application) -> Any:
     return g.cast(y, n.x.type.dtype)
 
 
-def _normalization_vjp(g: Any, n: Application, centred: bool) -> Any:
+def _normalization_vjp(g: Any, n: Application, around_mean: bool) -> Any:
     """With w = dy * scale, z normalized: dx = (w - mean(w) - z * mean(w * z)) / deviation."""
-    z, inverse, axes = _normalized(g, n, centred)
+    z, inverse, axes = _normalized(g, n, around_mean)
     dtype, wide = n.x.type.dtype, z.type.dtype
     dy = g.cast(n.dy, wide)
     scale = n.inputs[1] if len(n.inputs) > 1 else None
     result: list[Any] = [None] * len(n.inputs)
     if n.needs[0]:
         w = dy if scale is None else g.Mul(dy, g.cast(scale, wide))
-        w_less = g.Sub(w, g.cast(mean(g, w, axes), wide)) if centred else w
+        w_less = g.Sub(w, g.cast(mean(g, w, axes), wide)) if around_mean else w
         slope = g.cast(mean(g, g.Mul(w, z), axes), wide)
         dx = g.Mul(g.Sub(w_less, g.Mul(z, slope)), inverse)
         result[0] = g.cast(dx, dtype)
@@ -117,11 +110,11 @@ _LAYER_ERRORS = (
 )
 
 
-def _reference_normalized(x: Array, axis: int, epsilon: float, centred: bool) -> Array:
+def _reference_normalized(x: Array, axis: int, epsilon: float, around_mean: bool) -> Array:
     axes = tuple(range(axis % x.ndim, x.ndim))
     wide = x.astype(np.float64)
     size = np.float64(count(Type.of(x), axes))
-    if centred:
+    if around_mean:
         wide = wide - wide.sum(axis=axes, keepdims=True) / size
     spread = np.square(wide).sum(axis=axes, keepdims=True) / size
     return np.asarray(wide / np.sqrt(spread + epsilon))
@@ -131,7 +124,7 @@ def _reference_normalized(x: Array, axis: int, epsilon: float, centred: bool) ->
     "LayerNormalization",
     type_rule=_layer_type,
     compute=Composite(lambda g, n: _affine(g, _normalized(g, n)[0], n)),
-    vjp=lambda g, n: _normalization_vjp(g, n, centred=True),
+    vjp=lambda g, n: _normalization_vjp(g, n, around_mean=True),
     onnx=_layer_onnx,
     samples=(
         Sample((Input((4, 17)), Input((17,)), Input((17,))), _LAYER),
@@ -158,7 +151,7 @@ def layer_normalization(
     scale and bias have the shape of these axes. The error is a few units in the last place of the
     larger of the two terms that are added at last; of the result, many where these cancel.
     """
-    y = _reference_normalized(x, axis, epsilon, centred=True)
+    y = _reference_normalized(x, axis, epsilon, around_mean=True)
     if scale is not None:
         y = y * scale.astype(np.float64)
     if bias is not None:
@@ -169,8 +162,8 @@ def layer_normalization(
 @operator(
     "RMSNormalization",
     type_rule=_layer_type,
-    compute=Composite(lambda g, n: _affine(g, _normalized(g, n, centred=False)[0], n)),
-    vjp=lambda g, n: _normalization_vjp(g, n, centred=False),
+    compute=Composite(lambda g, n: _affine(g, _normalized(g, n, around_mean=False)[0], n)),
+    vjp=lambda g, n: _normalization_vjp(g, n, around_mean=False),
     onnx=Expanded(),
     samples=(
         Sample((Input((4, 17)), Input((17,))), _LAYER),
@@ -187,5 +180,5 @@ def layer_normalization(
 @quiet
 def rms_normalization(x: Array, scale: Array | None = None, *, axis: int, epsilon: float) -> Array:
     """x / sqrt(mean(x * x) + epsilon) * scale, over the axes from `axis` to the last."""
-    y = _reference_normalized(x, axis, epsilon, centred=False)
+    y = _reference_normalized(x, axis, epsilon, around_mean=False)
     return round_to(y if scale is None else y * scale.astype(np.float64), x.dtype)

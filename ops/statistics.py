@@ -45,6 +45,20 @@ def mean(g: Any, x: Any, axes: Ints) -> Any:
     return g.Div(total, g.size(count(x.type, axes), WIDE))
 
 
+def centred(g: Any, x: Any, axes: Ints) -> Any:
+    """x less its mean over axes, in x's single or double precision.
+
+    The mean is taken off in two parts, so that a large one costs no accuracy. (Taken off in float64
+    it would need x as float64 again in a second pass, which a reduction of everything would store.)
+    """
+    average = mean(g, x, axes)
+    high = g.cast(average, x.type.dtype)
+    distance = g.Sub(x, high)
+    if x.type.dtype == WIDE:
+        return distance
+    return g.Sub(distance, g.cast(g.Sub(average, g.cast(high, WIDE)), x.type.dtype))
+
+
 def _result(g: Any, y: Any, n: Application) -> Any:
     """A float64 value with reduced axes kept, in the type and shape of the application's result."""
     shape = rules.reduced_shape(n.x.type, n.attrs.axes, n.attrs.keepdims)
@@ -104,19 +118,25 @@ def _freedom(g: Any, x: Type, axes: Ints, correction: float) -> Any:
 
 
 def _variance(g: Any, n: Application) -> tuple[Any, Any, Any]:
-    """Distances from the mean, the variance, and the degrees of freedom, in float64."""
+    """Distances from the mean in single precision; variance and degrees of freedom in float64."""
     axes = n.attrs.axes
-    distance = g.Sub(g.cast(n.x, WIDE), mean(g, n.x, axes))
-    squares = g.ReduceSum(g.Mul(distance, distance), axes=axes, keepdims=True)
+    distance = centred(g, g.cast(n.x, single_precision(n.x.type.dtype)), axes)
+    wide = g.cast(distance, WIDE)
+    squares = g.ReduceSum(g.Mul(wide, wide), axes=axes, keepdims=True)
     freedom = _freedom(g, n.x.type, axes, n.attrs.correction)
     return distance, g.Div(squares, freedom), freedom
+
+
+def _scaled(g: Any, distance: Any, scale: Any, n: Application) -> Any:
+    """Distances times a float64 value of their row, in the type of the application's operand."""
+    return g.cast(g.Mul(distance, g.cast(scale, distance.type.dtype)), n.x.type.dtype)
 
 
 def _variance_vjp(g: Any, n: Application) -> Any:
     distance, _, freedom = _variance(g, n)
     dy = g.cast(keep(g, n.dy, n), WIDE)
     scale = g.Div(g.Mul(g.constant(2, WIDE), dy), freedom)
-    return (g.cast(g.Mul(distance, scale), n.x.type.dtype),)
+    return (_scaled(g, distance, scale, n),)
 
 
 def _corrected(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
@@ -178,7 +198,7 @@ def _deviation_vjp(g: Any, n: Application) -> Any:
     one = g.constant(1, WIDE)
     divisor = g.Where(g.Equal(deviation, g.constant(0, WIDE)), one, deviation)
     scale = g.Div(g.cast(keep(g, n.dy, n), WIDE), g.Mul(divisor, freedom))
-    return (g.cast(g.Mul(distance, scale), n.x.type.dtype),)
+    return (_scaled(g, distance, scale, n),)
 
 
 @operator(

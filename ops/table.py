@@ -20,6 +20,7 @@ from ops import reduce_extremes as reduce_extremes
 from ops import reductions as reductions
 from ops import repetition as repetition
 from ops import rounding as rounding
+from ops import scans as scans
 from ops import slicing as slicing
 from ops import softmax as softmax
 from ops import statistics as statistics
