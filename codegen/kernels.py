@@ -94,6 +94,7 @@ def kernel(
         lambda: object_code.compile_kernel_here(_built(build)),
         KERNEL_SYMBOLS,
         environment.of_kernels,
+        counted=True,
     )
     return _obtain(key, name, text, maker)
 
@@ -105,16 +106,17 @@ def _built(build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
 
 def function(key: str, name: str, emit: Callable[[], str], symbols: Collection[str]) -> Kernel:
     """Like `kernel`, for a function of the runtime: LLVM text that exports `object_code.ENTRY` and
-    calls the C functions `symbols`. Numba has no part in it.
+    calls the C functions `symbols`. Numba has no part in it, and the statistics do not count it.
     """
     found = _kernels.get(key)
     if found is not None:
-        return _remembered(found, name, "")
+        return found
     maker = _Maker(
         lambda: object_code.assemble(emit(), symbols),
         lambda: object_code.assemble_here(emit()),
         symbols,
         environment.of_runtime,
+        counted=False,
     )
     return _obtain(key, name, "", maker)
 
@@ -149,13 +151,14 @@ def disk_cache() -> ObjectCache:
 @dataclass(frozen=True, slots=True)
 class _Maker:
     """How to make what is not there: object code, or where that is not understood, an address;
-    which C functions it may call; what it depends on beside the key.
+    which C functions it may call; what it depends on beside the key; whether it is a kernel.
     """
 
     code: Callable[[], bytes]
     address: Callable[[], int]
     symbols: Collection[str]
     environment: Callable[[], str]
+    counted: bool
 
 
 def _obtain(key: str, name: str, text: str, maker: _Maker) -> Kernel:
@@ -171,13 +174,18 @@ def _obtain(key: str, name: str, text: str, maker: _Maker) -> Kernel:
         with _lock:
             _kernels[key] = made
             _key_locks.pop(key, None)
-            if made.origin == "disk":
-                _statistics.disk_hits += 1
-                _statistics.load_seconds += made.seconds
-            else:
-                _statistics.compiled += 1
-                _statistics.compile_seconds += made.seconds
+            if maker.counted:
+                _count(made)
         return made
+
+
+def _count(made: Kernel) -> None:
+    if made.origin == "disk":
+        _statistics.disk_hits += 1
+        _statistics.load_seconds += made.seconds
+    else:
+        _statistics.compiled += 1
+        _statistics.compile_seconds += made.seconds
 
 
 def _remembered(found: Kernel, name: str, text: str) -> Kernel:
