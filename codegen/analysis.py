@@ -1,6 +1,8 @@
-"""What a printer needs to know of a kernel specification, found once and checked: lane elements, and what varies between lanes.
+"""What a printer needs to know of a kernel specification, found once and checked: lane elements,
+and what varies between lanes.
 
-Knows the specification only: no target, no text of loops. A faulty specification raises `SpecError`, which says where.
+Knows the specification only: no target, no text of loops. A faulty specification raises
+`SpecError`, which says where.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ from codegen.words import JIT_NAMES
 
 # What the printers call their own variables, beside <operand>_..., n_<axis>, <result>_<state>.
 RESERVED = frozenset(
-    ["lo", "hi", "args", "lane", "lanes", "left", "live", "begin", "stop", "end", "chunk", "chunks", "number", "pending", "level", "task", "row", "rest", "whole", "chunk_end", "first_row", "last_row", "block", "position", "distance", "cuda"]
+    (
+        *("lo", "hi", "args", "row", "rest", "task", "block", "position", "first_row", "last_row"),
+        *("begin", "end", "stop", "whole", "chunk", "chunk_end", "chunks", "number", "pending"),
+        *("level", "turned", "lane", "lanes", "left", "live", "distance", "cuda"),
+    )
 )
 
 
@@ -53,7 +59,7 @@ def memory_element(dtype: str) -> str:
 
 
 def function_name(spec: KernelSpec) -> str:
-    """The name of the printed function: the spec's, unless kernel text says that of something else."""
+    """The name of the printed function: the spec's, unless it means something in kernel text."""
     taken = spec.name in JIT_NAMES or spec.name in RESERVED
     return f"{spec.name}_kernel" if taken else spec.name
 
@@ -62,8 +68,8 @@ def function_name(spec: KernelSpec) -> str:
 class Analysis:
     """Facts about a spec under a schedule.
 
-    `elements`: the lane element of each value. `varying`: values whose lanes differ. `homes`: the number of the stage whose
-    loop gives a value, None for values of a row.
+    `elements`: the lane element of each value. `varying`: values whose lanes differ. `homes`: the
+    number of the stage whose loop gives a value, None for values of a row.
     """
 
     spec: KernelSpec
@@ -81,7 +87,9 @@ class Analysis:
         self.sizes = frozenset(spec.size_names)
         self._check_names()
         number = 0
+        stages = []
         for self._stage, stage in enumerate(spec.stages):
+            stages.append((stage, number))
             if stage.over not in ((), (self.inner,)):
                 raise self._error(
                     f"a stage is over () or the inner axis ({self.inner},); got {stage.over}"
@@ -89,9 +97,10 @@ class Analysis:
             for statement in stage.body:
                 self._visit(stage, statement, number)
                 number += 1
+        self.stages = tuple(stages)  # each with the number of its first statement
         self._check_mode()
 
-    # ---- questions -----------------------------------------------------------------------------------------------------
+    # ---- questions -------------------------------------------------------------------------------
     def is_value(self, name: str) -> bool:
         """Whether an index is a value (a gather), not an axis or a part of one."""
         return name in self.elements
@@ -100,12 +109,11 @@ class Analysis:
         """Its folds over the inner axis."""
         return [s for s in stage.body if isinstance(s, Fold) and s.over != "rows"]
 
-    @property
-    def row_folds(self) -> list[Fold]:
-        """The folds over the rows."""
-        return [s for s in self.spec.statements if isinstance(s, Fold) and s.over == "rows"]
+    def row_folds(self, stage: Stage) -> list[Fold]:
+        """Its folds over the rows."""
+        return [s for s in stage.body if isinstance(s, Fold) and s.over == "rows"]
 
-    # ---- checks --------------------------------------------------------------------------------------------------------
+    # ---- checks ----------------------------------------------------------------------------------
     def _error(self, text: str) -> SpecError:
         return SpecError(f"kernel {self.spec.name}: {text}")
 
@@ -121,25 +129,34 @@ class Analysis:
         if twice:
             raise self._error(f"{', '.join(sorted(twice))} names two things")
         kinds = [a.kind for a in spec.axes]
-        if kinds.count("inner") > 1 or ("inner" in kinds and "row" in kinds[kinds.index("inner") :]):
+        if kinds.count("inner") > 1 or (
+            "inner" in kinds and "row" in kinds[kinds.index("inner") :]
+        ):
             raise self._error("axes are rows first, then at most one inner axis")
         for o in spec.operands:
             memory_element(o.dtype)
 
     def _check_name(self, name: str) -> None:
-        if not name.isidentifier() or keyword.iskeyword(name) or name in RESERVED or name in JIT_NAMES:
+        if (
+            not name.isidentifier()
+            or keyword.iskeyword(name)
+            or name in RESERVED
+            or name in JIT_NAMES
+        ):
             raise self._error(f"{name!r} cannot be a name in kernel text")
 
     def _check_mode(self) -> None:
         mode, spec = self.schedule.mode, self.spec
         loops = [s for s in spec.stages if s.over]
         folds = [f for s in loops for f in self.folds(s)]
-        if self.row_folds and mode != "columns":
+        if any(map(self.row_folds, spec.stages)) and mode != "columns":
             raise self._error("a fold over the rows needs Schedule(mode='columns')")
         if mode in ("flat", "split") and self.inner is None:
             raise self._error(f"mode {mode!r} needs an inner axis")
         if mode == "flat" and (self.rows or folds):
             raise self._error("mode 'flat' is for a spec without row axes and without folds")
+        if mode == "scatter" and folds:
+            raise self._error("mode 'scatter' works on blocks of the inner axis: no folds over it")
         if mode == "split":
             for fold in folds:
                 self._check_partials(fold.dsts, fold.folding)
@@ -147,7 +164,7 @@ class Analysis:
             mode != "rows" or folds or len(loops) != 1 or spec.stages[-1] is not loops[0]
         ):
             raise self._error(
-                "swap is for mode 'rows', with one loop over the inner axis, last, and without folds"
+                "swap is for mode 'rows' with one loop over the inner axis, last, and no folds"
             )
 
     def _check_partials(
@@ -166,7 +183,7 @@ class Analysis:
                     f"state {state} of {folding.name} is {element}; partial {name} is {o.dtype}"
                 )
 
-    # ---- one statement ---------------------------------------------------------------------------------------------------
+    # ---- one statement ---------------------------------------------------------------------------
     def _visit(self, stage: Stage, s: Statement, number: int) -> None:
         where = f"statement {number} ({type(s).__name__})"
         if isinstance(s, Load):
@@ -268,10 +285,14 @@ class Analysis:
         if name not in self.elements:
             raise self._error(f"{where}: no value {name!r} has been given before")
         if self.homes[name] not in (None, self._stage):
-            raise self._error(f"{where}: {name!r} is a value of the loop of stage {self.homes[name]}")
+            raise self._error(
+                f"{where}: {name!r} is a value of the loop of stage {self.homes[name]}"
+            )
         return self.elements[name]
 
-    def _define(self, name: str, dtype: str, varying: bool, where: str, folded: bool = False) -> None:
+    def _define(
+        self, name: str, dtype: str, varying: bool, where: str, folded: bool = False
+    ) -> None:
         """Note a new value. `folded`: a loop gives it, but it is one of the row."""
         row = folded or not self.spec.stages[self._stage].over
         self._check_name(name)

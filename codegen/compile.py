@@ -1,6 +1,8 @@
-"""From a specification and a schedule to something that runs: the compiled kernel, its text, its un-jitted twin.
+"""From a specification and a schedule to something that runs: the compiled kernel, its text, its
+un-jitted twin.
 
-Knows the printers and the kernel store. Imports Numba only when a kernel is on no disk and must be compiled.
+Knows the printers and the kernel store. Imports Numba only when a kernel is on no disk and must be
+compiled.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from codegen.analysis import function_name, memory_element
-from codegen.errors import SpecError
 from codegen.cpu import Notes, cpu_text
+from codegen.errors import SpecError
 from codegen.kernels import Kernel, kernel
 from codegen.spec import CHUNK, WIDTH, KernelSpec, Schedule, key
 from codegen.words import JIT_NAMES, PLAIN_NAMES, Buffer
@@ -23,14 +25,18 @@ Pointer = TypeVar("Pointer")
 
 
 def text(spec: KernelSpec, schedule: Schedule | None = None, notes: Notes | None = None) -> str:
-    """The Numba source that `compile_cpu` compiles, with notes (statement number -> text) at the ends of lines."""
+    """The Numba source that `compile_cpu` compiles, with notes (statement number -> text) at the
+    ends of lines.
+    """
     return cpu_text(spec, schedule, notes)
 
 
 def compile_cpu(
     spec: KernelSpec, schedule: Schedule | None = None, notes: Notes | None = None
 ) -> Kernel:
-    """The machine code of a spec: void(lo, hi, address of an `argument_block`). Equal specs share it, whatever their names."""
+    """The machine code of a spec: void(lo, hi, address of an `argument_block`). Equal specs share
+    it, whatever their names.
+    """
     schedule = schedule or Schedule()
     source = cpu_text(spec, schedule, notes)
 
@@ -46,7 +52,8 @@ def compile_cpu(
 def unjitted(
     spec: KernelSpec, schedule: Schedule | None = None
 ) -> Callable[[int, int, Sequence[Any]], None]:
-    """The same text as plain Python: call it with lo, hi and an `argument_block` whose pointers are `buffer_of` arrays.
+    """The same text as plain Python: call it with lo, hi and an `argument_block` whose pointers are
+    `buffer_of` arrays.
 
     A stray index raises, and a debugger steps through the kernel's lines.
     """
@@ -69,17 +76,18 @@ def argument_block(
     sizes: Mapping[str, int],
     strides: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Pointer | int]:
-    """The words that a kernel reads: the operands' pointers, the sizes of axes and parts, the run-time strides.
+    """The words that a kernel reads: the operands' pointers, the sizes of axes and parts, the
+    run-time strides.
 
-    `pointers` by operand, `sizes` by axis or part, `strides` by operand: one for each index position, in elements.
+    `pointers` by operand, `sizes` by axis or part, `strides` by operand: one for each index
+    position, in elements.
     """
     block: list[Pointer | int] = []
     for o in spec.operands:
         if o.name not in pointers:
             raise SpecError(f"kernel {spec.name}: no pointer for operand {o.name}")
         block.append(pointers[o.name])
-    for name in spec.size_names:
-        block.append(int(sizes[name[2:]]))
+    block += [int(sizes[name[2:]]) for name in spec.size_names]
     for o in spec.operands:
         if None not in o.strides:
             continue
@@ -98,7 +106,8 @@ def argument_block(
 
 
 def count(spec: KernelSpec, schedule: Schedule, sizes: Mapping[str, int]) -> int:
-    """How many things the driver's range counts: the kernel is to be run on [0, count), in pieces of any size.
+    """How many things the driver's range counts: the kernel is to be run on [0, count), in pieces
+    of any size.
 
     In mode "flat" pieces start at multiples of 16.
     """
@@ -117,7 +126,9 @@ def count(spec: KernelSpec, schedule: Schedule, sizes: Mapping[str, int]) -> int
 
 
 def partial_size(spec: KernelSpec, schedule: Schedule, sizes: Mapping[str, int]) -> int:
-    """Elements of a partial operand: one for each task, times the inner axis for a fold over the rows in its loop."""
+    """Elements of a partial operand: one for each task, times the inner axis for a fold over the
+    rows in its loop.
+    """
     tasks = count(spec, schedule, sizes)
     return tasks * sizes[spec.inner.name] if schedule.mode == "columns" and spec.inner else tasks
 
@@ -130,12 +141,14 @@ def _rows(spec: KernelSpec, sizes: Mapping[str, int]) -> int:
 
 
 def buffer_of(array: np.ndarray[Any, Any]) -> Buffer:
-    """The memory of an array, exactly from its first to its last element, as an un-jitted pointer to its element 0...0."""
+    """The memory of an array, exactly from its first to its last element, as an un-jitted pointer
+    to its element 0...0.
+    """
     low, high = np.lib.array_utils.byte_bounds(array)
     if not array.size:
         low = high = array.ctypes.data
     memory_element(array.dtype.name)
     size = (high - low) // array.itemsize
     memory = (ctypes.c_char * (high - low)).from_address(low)
-    flat: np.ndarray[Any, Any] = np.ndarray((size,), array.dtype, memory)
+    flat: np.ndarray[Any, Any] = np.ndarray((size,), array.dtype, memoryview(memory))
     return Buffer(flat, (array.ctypes.data - low) // array.itemsize)

@@ -1,25 +1,25 @@
 """Prints a kernel specification as Numba source on 16-lane vector values: `def name(lo, hi, args)`.
 
-This file lays out the loops: the driver's range, rows, the vector loop of a stage with its tail. What stands in them comes
-from `cpu_access` (loads, stores) and `cpu_fold` (reductions). Every value is a vector; a value of a row has 16 equal lanes.
-Knows no Numba: the same text runs un-jitted on NumPy arrays.
+This file lays out the loops: the driver's range, rows, the vector loop of a stage with its tail.
+What stands in them comes from `cpu_access` (loads, stores) and `cpu_fold` (reductions). Every value
+is a vector; a value of a row has 16 equal lanes. Knows no Numba: the same text runs un-jitted on
+NumPy arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from codegen.analysis import Analysis, function_name, lane_element, memory_element
-from codegen.errors import Unsupported
 from codegen.cpu_access import Access
 from codegen.cpu_fold import FoldText
 from codegen.let_text import vector_text
+from codegen.positions import Positions
 from codegen.source import Source
 from codegen.spec import (
     CHUNK,
     WIDTH,
     Combine,
-    Fold,
     Index,
     KernelSpec,
     Let,
@@ -46,16 +46,10 @@ class _Printer:
         self.facts = Analysis(spec, schedule)
         self.access = Access(self.facts)
         self.folds = FoldText(self.facts)
-        self.inner = self.facts.inner or ""
-        rows = self.facts.rows
-        self.row = rows[0] if len(rows) == 1 else "row"  # the variable that holds the row number
-        self.n_rows = "*".join(f"n_{a}" for a in rows) or "1"
-        starts = [0]
-        for stage in spec.stages:
-            starts.append(starts[-1] + len(stage.body))
-        self.numbers = dict(zip(map(id, spec.stages), starts, strict=False))
+        self.at = Positions(self.facts)
+        self.inner, self.row, self.n_rows = self.at.inner, self.at.row, self.at.n_rows
 
-    # ---- the function --------------------------------------------------------------------------------------------------
+    # ---- the function ----------------------------------------------------------------------------
     def text(self) -> str:
         body = {
             "rows": self._rows,
@@ -74,7 +68,7 @@ class _Printer:
         """The arguments that the body uses, from the block of words."""
         position = 0
         whole = self.spec.inner is not None and "whole" in used
-        used = used | ({f"n_{self.inner}"} if whole else set())
+        used = used | ({self.at.n_inner} if whole else set())
         for o in self.spec.operands:
             if o.name in used:
                 out.line(f"{o.name} = pointer_{memory_element(o.dtype)}(args, {position})")
@@ -88,13 +82,13 @@ class _Printer:
         if whole:
             out.line(f"whole = n_{self.inner} & -{WIDTH}")
 
-    # ---- what the range counts -----------------------------------------------------------------------------------------
+    # ---- what the range counts -------------------------------------------------------------------
     def _rows(self) -> Source:
         out = Source()
         if self.schedule.swap:
             return self._swapped()
         out.open(f"for {self.row} in range(lo, hi):")
-        self._one_row(out, "0", f"n_{self.inner}")
+        self._one_row(out, "0", self.at.n_inner)
         return out
 
     def _flat(self) -> Source:
@@ -104,7 +98,7 @@ class _Printer:
 
     def _split(self) -> Source:
         out = Source()
-        n = f"n_{self.inner}"
+        n = self.at.n_inner
         out.line(f"chunks = ({n} + {CHUNK - 1}) // {CHUNK}")
         out.open("for task in range(lo, hi):")
         out.line(f"{self.row} = task // chunks")
@@ -120,7 +114,7 @@ class _Printer:
         out.line(f"first_row = task // {WIDTH} * {CHUNK} + task % {WIDTH}")
         out.line(f"last_row = min({self.n_rows}, task // {WIDTH} * {CHUNK} + {CHUNK})")
         out.open(f"for {self.row} in range(first_row, last_row, {WIDTH}):")
-        self._one_row(out, "0", f"n_{self.inner}")
+        self._one_row(out, "0", self.at.n_inner)
         return out
 
     def _scatter(self) -> Source:
@@ -136,16 +130,14 @@ class _Printer:
     def _empty_partials(self, out: Source) -> None:
         """Fresh states in the partial operands of a task, which may have no row."""
         looped = Source()
-        for stage in self.spec.stages:
-            for s in stage.body:
-                if isinstance(s, Fold) and s.over == "rows":
-                    for name, init in zip(s.dsts, self.folds.initial(s.folding), strict=True):
-                        if stage.over:
-                            looped.line(
-                                f"store_part({name}, task*n_{self.inner} + {self.inner}, left, {init})"
-                            )
-                        else:
-                            out.line(f"store_one({name}, task, {init})")
+        for stage, _ in self.facts.stages:
+            place = self.at.task_place(bool(stage.over))
+            for s in self.facts.row_folds(stage):
+                for name, init in zip(s.dsts, self.folds.initial(s.folding), strict=True):
+                    if stage.over:
+                        looped.line(f"store_part({name}, {place}, left, {init})")
+                    else:
+                        out.line(f"store_one({name}, {place}, {init})")
         if looped.lines:
             out.open(f"for {self.inner} in range(0, n_{self.inner}, {WIDTH}):")
             out.line(f"left = n_{self.inner} - {self.inner}")
@@ -153,107 +145,93 @@ class _Printer:
             out.close()
 
     def _swapped(self) -> Source:
-        """The inner loop outside the rows: neighbours of a transposed operand are read while they are in cache."""
+        """The inner loop outside the rows: a transposed operand is read while it is in cache."""
         out = Source()
-        stage = self.spec.stages[-1]
+        stage, start = self.facts.stages[-1]
 
-        def rows(masked: bool) -> None:
+        def rows(masked: bool, end: str) -> None:
             out.open(f"for {self.row} in range(lo, hi):")
             inside = Source()
             self.access.begin_row()
-            for before in self.spec.stages[:-1]:
-                self._once(inside, before)
+            for before, first in self.facts.stages[:-1]:
+                self._once(inside, before, first)
             self._bases(inside, stage)
-            inside.extend(self._body(stage, masked, f"n_{self.inner}"))
-            self._decode(out, inside.words)
+            inside.extend(self._body(stage, start, masked, end))
+            out.add(self.at.row_axes(inside.words))
             out.extend(inside)
             out.close()
 
-        self._vectors(out, "0", f"n_{self.inner}", rows)
+        self._vectors(out, "0", self.at.n_inner, rows)
         return out
 
-    # ---- one row -------------------------------------------------------------------------------------------------------
+    # ---- one row ---------------------------------------------------------------------------------
     def _one_row(self, out: Source, begin: str, end: str) -> None:
         body = Source()
         self._stages(body, begin, end)
-        self._decode(out, body.words)
+        out.add(self.at.row_axes(body.words))
         out.extend(body)
-
-    def _decode(self, out: Source, used: set[str]) -> None:
-        """Positions along several row axes, from the row number."""
-        rows = self.facts.rows
-        if len(rows) < 2 or not used & set(rows):
-            return
-        rest = "row"
-        for name, before in zip(rows[:0:-1], rows[-2::-1], strict=True):
-            quotient = before if before == rows[0] else f"{before}_rest"
-            out.line(f"{quotient} = {rest} // n_{name}")
-            out.line(f"{name} = {rest} - {quotient}*n_{name}")
-            rest = quotient
 
     def _stages(self, out: Source, begin: str, end: str) -> None:
         self.access.begin_row()
-        for stage in self.spec.stages:
+        for stage, start in self.facts.stages:
             if stage.over:
-                self._loop(out, stage, begin, end)
+                self._loop(out, stage, start, begin, end)
             else:
-                self._once(out, stage)
+                self._once(out, stage, start)
 
-    def _once(self, out: Source, stage: Stage) -> None:
-        for number, s in enumerate(stage.body, self.numbers[id(stage)]):
+    def _once(self, out: Source, stage: Stage, start: int) -> None:
+        for number, s in enumerate(stage.body, start):
             self._statement(out, s, number, looped=False, masked=False)
 
-    # ---- the loop of a stage ---------------------------------------------------------------------------------------------
-    def _loop(self, out: Source, stage: Stage, begin: str, end: str) -> None:
+    # ---- the loop of a stage ---------------------------------------------------------------------
+    def _loop(self, out: Source, stage: Stage, start: int, begin: str, end: str) -> None:
         self._bases(out, stage)
         folds = self.facts.folds(stage)
+
+        def body(masked: bool, end: str) -> None:
+            out.extend(self._body(stage, start, masked, end))
+
         if self.schedule.mode == "split":
             self.folds.start(out, folds)
-            self._bodies(out, stage, begin, end)
+            self._vectors(out, begin, end, body)
             self.folds.store_partials(out, folds)
             return
         rounding = [f for f in folds if not f.folding.exact]
         self.folds.start(out, [f for f in folds if f.folding.exact])
         if rounding:
-            if begin != "0":
-                raise Unsupported(
-                    f"kernel {self.spec.name}: a fold that rounds in mode {self.schedule.mode!r}"
-                )
             out.open(f"for chunk in range(0, max({end}, 1), {CHUNK}):")  # of no elements too
             out.line(f"chunk_end = min({end}, chunk + {CHUNK})")
             self.folds.start(out, rounding)
-            self._bodies(out, stage, "chunk", "chunk_end")
+            self._vectors(out, "chunk", "chunk_end", body)
             self.folds.end_chunk(out, rounding, end)
             out.close()
         else:
-            self._bodies(out, stage, begin, end)
-        notes = {
-            id(s): self._note(number)
-            for number, s in enumerate(stage.body, self.numbers[id(stage)])
-        }
-        self.folds.finish(out, folds, notes)
+            self._vectors(out, begin, end, body)
+        numbers = [k for k, s in enumerate(stage.body, start) if any(s is f for f in folds)]
+        self.folds.finish(out, folds, [self._note(k) for k in numbers])
 
-    def _bodies(self, out: Source, stage: Stage, begin: str, end: str) -> None:
-        self._vectors(out, begin, end, lambda masked: out.extend(self._body(stage, masked, end)))
+    def _vectors(
+        self, out: Source, begin: str, end: str, body: Callable[[bool, str], None]
+    ) -> None:
+        """The vectors from begin to end: one loop with all masked, or full ones and one masked.
 
-    def _vectors(self, out: Source, begin: str, end: str, body: object) -> None:
-        """The vectors from begin to end: one loop with every vector masked, or full vectors and one masked."""
-        assert callable(body)
+        `body(masked, end)` writes one vector.
+        """
         r = self.inner
         if self.schedule.tail == "masked":
             out.open(f"for {r} in range({begin}, {end}, {WIDTH}):")
-            body(True)
+            body(True, end)
             out.close()
             return
         stop = "whole" if (begin, end) == ("0", f"n_{r}") else "stop"
         if stop == "stop":
             out.line(f"stop = {begin} + ({end} - {begin} & -{WIDTH})")
         out.open(f"for {r} in range({begin}, {stop}, {WIDTH}):")
-        body(False)
+        body(False, end)
         out.close()
         out.open(f"if {stop} < {end}:")
         out.line(f"{r} = {stop}")
-        body(True)
+        body(True, end)
         out.close()
 
     def _bases(self, out: Source, stage: Stage) -> None:
@@ -261,35 +239,23 @@ class _Printer:
             if isinstance(s, Load | Store):
                 self.access.name_base(out, s.operand, s.index)
 
-    def _body(self, stage: Stage, masked: bool, end: str) -> Source:
-        """The statements of a stage for one vector, behind the positions and masks that they use."""
+    def _body(self, stage: Stage, start: int, masked: bool, end: str) -> Source:
+        """The statements of a stage for one vector, behind the positions and masks they use."""
         inside, out = Source(), Source()
-        for number, s in enumerate(stage.body, self.numbers[id(stage)]):
+        for number, s in enumerate(stage.body, start):
             self._statement(inside, s, number, looped=True, masked=masked)
         used = inside.words
         if used & {"left", "live"}:
             out.line(f"left = {end} - {self.inner}")
         if "live" in used:
             out.line("live = below(left)")
-        parts = self.facts.parts
-        if used & {"lanes", *parts}:
+        if used & {"lanes", *self.facts.parts}:
             out.line(f"lanes = lane_index({self.inner})")
-        rest = "lanes"
-        for name, before in zip(parts[:0:-1], parts[-2::-1], strict=True):
-            wanted = used & set(parts[: parts.index(name)])
-            if not wanted and name not in used:
-                continue
-            quotient = before if before == parts[0] else f"{before}_rest"
-            out.line(f"{quotient} = quotient({rest}, n_{name})")
-            if name in used:
-                out.line(f"{name} = {rest} - {quotient}*n_{name}")
-            rest = quotient
-        if len(parts) == 1 and parts[0] in used:
-            out.line(f"{parts[0]} = lanes")
+        out.add(self.at.parts("lanes", used, lambda x, n: f"quotient({x}, {n})"))
         out.extend(inside)
         return out
 
-    # ---- statements ------------------------------------------------------------------------------------------------------
+    # ---- statements ------------------------------------------------------------------------------
     def _note(self, number: int) -> str:
         return self.notes.get(number, "")
 
@@ -307,9 +273,9 @@ class _Printer:
         elif isinstance(s, Store):
             out.line(self.access.store(s, looped, masked), note)
         elif isinstance(s, Combine):
-            self.folds.combine(out, s, self._place(looped), looped, masked, note)
+            self.folds.combine(out, s, self.at.place(looped), looped, masked, note)
         elif s.over == "rows":
-            where = f"task*n_{self.inner} + {self.inner}" if looped else "task"
+            where = self.at.task_place(looped)
             self.folds.step_partial(out, s, where, looped, masked, note)
         else:
             self.folds.step(out, s, masked, note)
@@ -321,14 +287,7 @@ class _Printer:
             return axis
         if axis != "*":
             return f"full(i64({axis}))"
-        place = self._place(looped)[0]
+        place = self.at.place(looped)[0]
         if not looped:
             return f"full(i64({place}))"
         return "lanes" if place == self.inner else f"lane_index({place})"
-
-    def _place(self, looped: bool) -> tuple[str, str]:
-        """The row-major position in the whole iteration space, and the number of positions."""
-        rows, n = self.facts.rows, f"n_{self.inner}"
-        if not looped:
-            return (self.row, self.n_rows) if rows else ("0", "1")
-        return (f"{self.row}*{n} + {self.inner}", f"{self.n_rows}*{n}") if rows else (self.inner, n)

@@ -1,7 +1,9 @@
-"""How a CPU kernel reaches an operand: which of the vector memory functions an access needs, and its address, as text.
+"""How a CPU kernel reaches an operand: which of the vector memory functions an access needs, and
+its address, as text.
 
-An address has a scalar part (rows, row values) and a part along the lanes. Lanes one element apart are a vector load; lanes
-at one address a broadcast; all else a gather. Knows analysed specs and the memory functions of `codegen.vector`, no loops.
+An address has a scalar part (rows, row values) and a part along the lanes. Lanes one element apart
+are a vector load; lanes at one address a broadcast; all else a gather. Knows analysed specs and the
+memory functions of `codegen.vector`, no loops.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from codegen.spec import Load, Store
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Scalar terms; the stride along the inner axis (None: not indexed, "1", or a name); terms that are vectors of int64."""
+    """Scalar terms; the stride along the inner axis (None: not indexed, "1", or a name); terms that
+    are vectors of int64.
+    """
 
     scalars: tuple[str, ...]
     inner: str | None
@@ -33,13 +37,15 @@ def zero(element: str) -> str:
 
 
 class Access:
-    """Texts of loads and stores. `bases` caches scalar parts that are given a name once a row, see `begin_row`."""
+    """Texts of loads and stores. `bases` caches scalar parts that are given a name once a row, see
+    `begin_row`.
+    """
 
     def __init__(self, facts: Analysis) -> None:
         self.facts = facts
         self.bases: dict[tuple[str, str], str] = {}
 
-    # ---- addresses -----------------------------------------------------------------------------------------------------
+    # ---- addresses -------------------------------------------------------------------------------
     def address(self, operand: str, index: tuple[str, ...], looped: bool) -> Address:
         """The terms of operand[index]."""
         facts, scalars, lanes = self.facts, [], []
@@ -101,7 +107,7 @@ class Access:
             return f"full(i64({base or 0}))"
         return " + ".join([*terms, base] if base else terms)
 
-    # ---- texts ---------------------------------------------------------------------------------------------------------
+    # ---- texts -----------------------------------------------------------------------------------
     def load(self, s: Load, looped: bool, masked: bool) -> str:
         """The value of a Load. `masked`: only the lanes below `left` (mask `live`) are there."""
         element = lane_element(self.facts.operands[s.operand].dtype)

@@ -1,17 +1,20 @@
-"""Reductions of a CPU kernel, as text: steps, the tree over lanes, the tree over chunks, partial results.
+"""Reductions of a CPU kernel, as text: steps, the tree over lanes, the tree over chunks, partial
+results.
 
-The order is the contract's: lanes combine in halves, chunks in pairs of neighbours, an odd one passing up. The tree over
-chunks is a stack: chunk number k merges with as many earlier ones as k has trailing one bits, the last chunk with all that
-are left. Knows analysed specs, and no loops but the tree's own.
+The order is the contract's: lanes combine in halves, chunks in pairs of neighbours, an odd one
+passing up. The tree over chunks is a stack: chunk number k merges with as many earlier ones as k
+has trailing one bits, the last chunk with all that are left. Knows analysed specs, and no loops but
+the tree's own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from codegen.analysis import Analysis, lane_element
 from codegen.cpu_access import zero
+from codegen.positions import TASK_OF_NUMBER
 from codegen.source import Source
 from codegen.spec import CHUNK, WIDTH, Combine, Fold, Folding
 
@@ -34,7 +37,9 @@ def _shape(folding: Folding) -> str:
 
 
 def rename(text: str, folding: Folding, prefix: str) -> str:
-    """A folding's text with its states named for this fold: `best` -> `<prefix>_best`, `other_best` alike."""
+    """A folding's text with its states named for this fold: `best` -> `<prefix>_best`, `other_best`
+    alike.
+    """
     for state, _ in folding.state:
         text = re.sub(rf"\b(other_)?{state}\b", rf"\g<1>{prefix}_{state}", text)
     return text
@@ -46,11 +51,14 @@ def arguments(f: Fold, facts: Analysis) -> list[str]:
 
 
 def state_names(folding: Folding, prefix: str) -> list[str]:
+    """The variables that hold the states of a fold."""
     return [f"{prefix}_{state}" for state, _ in folding.state]
 
 
 class FoldText:
-    """Texts of folds. `stacks`: name -> text of the stacks that the function needs, filled while printing."""
+    """Texts of folds. `stacks`: name -> text of the stacks that the function needs, filled while
+    printing.
+    """
 
     def __init__(self, facts: Analysis) -> None:
         self.facts = facts
@@ -64,7 +72,7 @@ class FoldText:
             result.append(f"full({init})" if element == "bool" else f"full({element}({init}))")
         return result
 
-    # ---- folds over the inner axis -----------------------------------------------------------------------------------------
+    # ---- folds over the inner axis ---------------------------------------------------------------
     def start(self, out: Source, folds: Sequence[Fold]) -> None:
         """Fresh states."""
         for f in folds:
@@ -75,7 +83,10 @@ class FoldText:
 
     def _steps(self, f: Fold, masked: bool) -> str:
         states = state_names(f.folding, f.dsts[0])
-        steps = [rename(s, f.folding, f.dsts[0]).format(*arguments(f, self.facts)) for s in f.folding.step]
+        steps = [
+            rename(s, f.folding, f.dsts[0]).format(*arguments(f, self.facts))
+            for s in f.folding.step
+        ]
         if masked:
             steps = [f"select(live, {s}, {old})" for s, old in zip(steps, states, strict=True)]
         return f"{', '.join(states)} = {', '.join(steps)}"
@@ -85,7 +96,9 @@ class FoldText:
         out.line(self._steps(f, masked), note)
 
     def end_chunk(self, out: Source, folds: Sequence[Fold], end: str) -> None:
-        """The lanes of this chunk combined, then merged with earlier chunks; after the last one the states are the total."""
+        """The lanes of this chunk combined, then merged with earlier chunks; after the last one the
+        states are the total.
+        """
         others = []
         for f in folds:
             (state,) = state_names(f.folding, f.dsts[0])
@@ -102,13 +115,13 @@ class FoldText:
             out.line(f"number = chunk // {CHUNK}")
             self._push(out, others, f"chunk_end == {end}", 1)
 
-    def finish(self, out: Source, folds: Sequence[Fold], notes: Mapping[int, str]) -> None:
+    def finish(self, out: Source, folds: Sequence[Fold], notes: Sequence[str]) -> None:
         """The results of the row, from the states."""
-        for f in folds:
+        for f, note in zip(folds, notes, strict=True):
             if f.folding.exact:
                 self._merge_lanes(out, f)
             for dst, text in zip(f.dsts, f.folding.finish, strict=True):
-                out.line(f"{dst} = {rename(text, f.folding, f.dsts[0])}", notes.get(id(f), ""))
+                out.line(f"{dst} = {rename(text, f.folding, f.dsts[0])}", note)
 
     def store_partials(self, out: Source, folds: Sequence[Fold]) -> None:
         """The combined lanes of this task's chunk into the partial operands."""
@@ -137,7 +150,8 @@ class FoldText:
     def _push(
         self, out: Source, foldings: Sequence[tuple[Folding, str]], last: str, width: int
     ) -> None:
-        """States number `number` into the tree over the ones before; after the last one they are the total.
+        """States number `number` into the tree over the ones before; after the last one they are
+        the total.
 
         `width`: 1 when all lanes of a state are equal, else 16.
         """
@@ -163,7 +177,7 @@ class FoldText:
             for state in state_names(folding, prefix):
                 out.line(f"{store}({state}_stack, {place}, {state})")
 
-    # ---- partial results ---------------------------------------------------------------------------------------------------
+    # ---- partial results -------------------------------------------------------------------------
     def step_partial(
         self, out: Source, f: Fold, where: str, looped: bool, masked: bool, note: str
     ) -> None:
@@ -197,15 +211,8 @@ class FoldText:
             out.line(f"{state} = {init}")
         out.open("for number in range(chunks):")
         if s.mode == "columns":
-            # Lanes in the order of their bits read backwards, so that pairs of neighbours are l and l+8, then l+4 ...
-            out.line(
-                "task = (number & -16) | (number & 1) << 3 | (number & 2) << 1 | (number & 4) >> 1 | (number & 8) >> 3"
-            )
-            where = (
-                f"task*({positions}) + {position}"
-                if "*" in positions
-                else f"task*{positions} + {position}"
-            )
+            out.add(TASK_OF_NUMBER)
+            where = f"task*{positions} + {position}"  # of products, too
         else:
             where = f"({position})*chunks + number"
         for name, state, (_, dtype) in zip(s.partials, states, folding.state, strict=True):

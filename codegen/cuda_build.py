@@ -1,4 +1,6 @@
-"""Turns CUDA text into functions: for Numba's simulator, and to PTX on a machine without a GPU. Imports Numba when called."""
+"""Turns CUDA text into functions: for Numba's simulator, and to PTX on a machine without a GPU.
+Imports Numba when called.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,10 @@ _LITERALS: dict[str, Any] = {"inf": np.inf, "nan": np.nan, "bool_": np.bool_}
 
 
 def simulator_kernel(kernel: CudaText) -> Any:
-    """The kernel for numba.cuda under NUMBA_ENABLE_CUDASIM=1: kernel[blocks, threads](*arguments)."""
-    from numba import cuda
+    """For numba.cuda under NUMBA_ENABLE_CUDASIM=1: kernel[blocks, threads](*arguments)."""
+    import numba.cuda
 
+    cuda: Any = numba.cuda
     names = _LITERALS | DTYPE | {"cuda": cuda}
     for name, text in kernel.functions.items():
         names[name] = simulated(name) or function(text, name, names)
@@ -28,9 +31,14 @@ def simulator_kernel(kernel: CudaText) -> Any:
 
 
 def ptx(kernel: CudaText, compute_capability: tuple[int, int]) -> str:
-    """The kernel as PTX for one compute capability, nothing contracted; needs numba-cuda and its compiler, but no GPU."""
-    from numba import cuda, types
+    """The kernel as PTX for one compute capability, nothing contracted; needs numba-cuda and its
+    compiler, but no GPU.
+    """
+    import numba.cuda
+    from numba import types
     from numba.cuda import libdevice
+
+    cuda: Any = numba.cuda
 
     with _without_gpu(compute_capability):
         names = _LITERALS | DTYPE | {"cuda": cuda, "libdevice": libdevice}
@@ -55,11 +63,14 @@ def _array(types: Any, element: str) -> Any:
 
 @contextmanager
 def _without_gpu(compute_capability: tuple[int, int]) -> Iterator[None]:
-    """numba-cuda asks the driver for a device as soon as a device function is compiled, and has no option against
-    contraction of a*b + c. Both are put right here, and back."""
-    from numba.cuda import dispatcher
-    from numba.cuda.cudadrv import nvvm
+    """numba-cuda asks the driver for a device as soon as a device function is compiled, and has no
+    option against contraction of a*b + c. Both are put right here, and back.
+    """
+    import numba.cuda.cudadrv.nvvm
+    import numba.cuda.dispatcher
 
+    dispatcher: Any = numba.cuda.dispatcher
+    nvvm: Any = numba.cuda.cudadrv.nvvm
     device, compile_ir = dispatcher.get_current_device, nvvm.compile_ir
     dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=compute_capability)
     nvvm.compile_ir = lambda text, **options: compile_ir(text, **options | {"fma": False})

@@ -1,7 +1,8 @@
-"""What the calls in CUDA text do: a Python function for Numba's CUDA compiler for each primitive and element.
+"""What the calls in CUDA text do: a Python function for Numba's CUDA compiler for each primitive
+and element.
 
-The text is the meaning on a device; in Numba's simulator the primitives' own NumPy meaning stands in. Knows no kernels; imports
-Numba only in the functions that build names.
+The text is the meaning on a device; in Numba's simulator the primitives' own NumPy meaning stands
+in. Knows no kernels; imports Numba only in the functions that build names.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from codegen.errors import Unsupported
 from codegen.cuda_scalar import Used, function_text
+from codegen.errors import Unsupported
 from codegen.vector.elements import DTYPE, bits, kind
 from codegen.vector.functions import FUNCTIONS
-from codegen.vector.primitives import PRIMITIVES
+from codegen.vector.primitives import PRIMITIVES, TABLES
 
 _FLOAT_CALLS = {  # f32, f64
     "truediv": ("fdiv_rn", "ddiv_rn"),
@@ -49,11 +50,20 @@ def device_text(name: str, element: str, used: Used) -> str:
         return function_text(name, element, used)
     if name not in PRIMITIVES:
         raise Unsupported(f"{name}() has no CUDA text")
+    if name in TABLES:
+        return _table_text(name, element)
     arity = PRIMITIVES[name].arity
     parameters = ", ".join(["x", "y", "z"][:arity])
     body = _float_body(name, element, parameters) if kind(element) == "f" else None
     body = body or _body(name, element)
     return f"def {name}_{element}({parameters}):\n{body}"
+
+
+def _table_text(name: str, element: str) -> str:
+    """A look-up, written out; an index outside the table gives its last word."""
+    *words, last = TABLES[name]
+    cases = "".join(f"    if x == {i}:\n        return u64({w})\n" for i, w in enumerate(words))
+    return f"def {name}_{element}(x):\n{cases}    return u64({last})\n"
 
 
 def _float_body(name: str, e: str, parameters: str) -> str | None:
@@ -65,7 +75,8 @@ def _float_body(name: str, e: str, parameters: str) -> str | None:
     if name == "round_bf16":
         return (
             "    if x != x:\n        return x\n    pattern = u32(libdevice.float_as_int(x))\n"
-            "    rounded = u32(pattern + u32(0x7FFF) + ((pattern >> u32(16)) & u32(1))) & u32(0xFFFF0000)\n"
+            "    odd = (pattern >> u32(16)) & u32(1)\n"
+            "    rounded = u32(pattern + u32(0x7FFF) + odd) & u32(0xFFFF0000)\n"
             "    return libdevice.int_as_float(i32(u32(rounded)))\n"
         )
     if name in ("floordiv", "mod"):
@@ -76,7 +87,8 @@ def _float_body(name: str, e: str, parameters: str) -> str | None:
             return f"{body}    return rest\n"
         floor = _FLOAT_CALLS["floor"][double]
         return (
-            f"{body}    if whole == {e}(0):\n        return libdevice.{sign}({e}(0), libdevice.{div}(x, y))\n"
+            f"{body}    if whole == {e}(0):\n"
+            f"        return libdevice.{sign}({e}(0), libdevice.{div}(x, y))\n"
             f"    floor = libdevice.{floor}(whole)\n"
             f"    return floor + {e}(1) if whole - floor > {e}(0.5) else floor\n"
         )
@@ -117,13 +129,13 @@ def _body(name: str, e: str) -> str:
         case "floordiv" | "mod" | "fmod":
             body = f"    if y == 0:\n        return {e}(0)\n"
             if signed:  # the most negative by -1 would trap
-                body += f"    if y == -1:\n        return {f'{e}(0 - x)' if name == 'floordiv' else f'{e}(0)'}\n"
+                by_minus_one = f"{e}(0 - x)" if name == "floordiv" else f"{e}(0)"
+                body += f"    if y == -1:\n        return {by_minus_one}\n"
+            symbol = "//" if name == "floordiv" else "%"
             if name != "fmod" or not signed:
-                return body + f"    return {e}(x {'//' if name == 'floordiv' else '%'} y)\n"
-            return (
-                body
-                + f"    rest = {e}(x % y)\n    return {e}(rest - y) if rest != 0 and (rest < 0) != (x < 0) else rest\n"
-            )
+                return body + f"    return {e}(x {symbol} y)\n"
+            body += f"    rest = {e}(x % y)\n    cut = rest != 0 and (rest < 0) != (x < 0)\n"
+            return body + f"    return {e}(rest - y) if cut else rest\n"
     raise Unsupported(f"{name}() on {e} has no CUDA text")
 
 
@@ -148,7 +160,9 @@ def device_functions(used: Used) -> dict[str, str]:
 
 
 def simulated(name: str) -> Any:
-    """`<primitive>_<element>` on NumPy scalars, for the simulator; None for a vector function, whose text runs there."""
+    """`<primitive>_<element>` on NumPy scalars, for the simulator; None for a vector function,
+    whose text runs there.
+    """
     primitive, _, element = name.rpartition("_")
     if primitive in FUNCTIONS:
         return None

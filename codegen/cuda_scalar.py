@@ -1,8 +1,10 @@
-"""Kernel text as it reads on one thread: expressions on scalars, typed as the lanes of a vector are.
+"""Kernel text as it reads on one thread: expressions on scalars, typed as the lanes of a vector
+are.
 
-A statement's text is the same for every target. Here it is evaluated on `Scalar`s, which write down what they meet: the
-operators of Python where those of Numba keep the element, a conversion around integer arithmetic (Numba widens it), and
-a call such as `maximum_f32(x, y)` for all else. `cuda_functions` says what the calls do. Knows no kernels and no Numba.
+A statement's text is the same for every target. Here it is evaluated on `Scalar`s, which write down
+what they meet: the operators of Python where those of Numba keep the element, a conversion around
+integer arithmetic (Numba widens it), and a call such as `maximum_f32(x, y)` for all else.
+`cuda_functions` says what the calls do. Knows no kernels and no Numba.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ class Size:
 
 
 class Scalar(Reading):
-    """One value of a thread: its element and text. With `lines`, every step gets a name there instead of nesting."""
+    """One value of a thread: its element and text. With `lines`, every step gets a name there
+    instead of nesting.
+    """
 
     __slots__ = ("element", "lines", "text", "used")
 
@@ -148,7 +152,8 @@ def _render(name: str, element: str, result: str, texts: list[str], used: Used) 
 def expression(text: str, elements: Mapping[str, str], sizes: Collection[str], used: Used) -> Any:
     """The text of a statement read with names of values (name -> element) and of sizes.
 
-    A `Scalar`; or a `Size` or a number where no value is in it. TypeError says which elements do not fit together.
+    A `Scalar`; or a `Size` or a number where no value is in it. TypeError says which elements do
+    not fit together.
     """
     code = compile(text, "<statement>", "eval")
     names: dict[str, Any] = {}

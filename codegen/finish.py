@@ -1,8 +1,10 @@
-"""The kernels that finish a fold whose partial results lie in memory: specifications like any other, made here.
+"""The kernels that finish a fold whose partial results lie in memory: specifications like any
+other, made here.
 
-A fold over the rows (mode "columns") leaves one row of states for each lane of each chunk of 4096 rows, a fold in mode "split"
-one state for each row and chunk. Finishing combines them in the contract's order and applies the folding's last text.
-Where more is to be done with the results, write a `Combine` into that kernel instead: it needs no kernel of its own.
+A fold over the rows (mode "columns") leaves one row of states for each lane of each chunk of 4096
+rows, a fold in mode "split" one state for each row and chunk. Finishing combines them in the
+contract's order and applies the folding's last text. Where more is to be done with the results,
+write a `Combine` into that kernel instead: it needs no kernel of its own.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ FINISH_SCHEDULE = Schedule(mode="flat", tail="masked")
 def finish_spec(
     folding: Folding, mode: Literal["columns", "split"], dtypes: Sequence[str], name: str = "finish"
 ) -> KernelSpec:
-    """One position for each result: the inner axis of a "columns" kernel, the rows of a "split" one.
+    """One position for each result: the inner axis of a "columns" kernel, the rows of a "split"
+    one.
 
-    Operands: `partial_<state>` for each state, `out0`, `out1` ... of `dtypes`, all contiguous. Axes: `r`, the positions, and
-    `k`, the size of the axis that was folded. So the argument block is the partials' pointers, the results' pointers, the
-    number of positions, the folded size. To be run with FINISH_SCHEDULE.
+    Operands: `partial_<state>` for each state, `out0`, `out1` ... of `dtypes`, all contiguous.
+    Axes: `r`, the positions, and `k`, the size of the axis that was folded. So the argument block
+    is the partials' pointers, the results' pointers, the number of positions, the folded size. To
+    be run with FINISH_SCHEDULE.
     """
     partials = tuple(
         Operand(

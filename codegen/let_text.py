@@ -1,8 +1,9 @@
 """Statements' texts as vector expressions: what has no vector in it is made one.
 
-Kernel text mixes values (vectors), typed literals and sizes (scalars). A scalar beside a vector is widened by the primitive
-they meet in, but `exp(f32(1))` or a bare `f32(n_r)` has no vector: there `full(...)` is written around the scalars. Knows
-Python's syntax tree and the names of `codegen.vector`.
+Kernel text mixes values (vectors), typed literals and sizes (scalars). A scalar beside a vector is
+widened by the primitive they meet in, but `exp(f32(1))` or a bare `f32(n_r)` has no vector: there
+`full(...)` is written around the scalars. Knows Python's syntax tree and the names of
+`codegen.vector`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _MAKES_VECTORS = {"full", "lane_index", "below"}
 
 
 def vector_text(text: str, element: str, values: Collection[str]) -> str:
-    """The text of a statement with lanes of `element`; `values` are the names of vectors that it may use."""
+    """The text of a statement with lanes of `element`; `values` are the names of vectors that it
+    may use.
+    """
     used = words(text)
     return _vector_text(text, element, tuple(sorted(used.intersection(values))))
 
@@ -36,7 +39,9 @@ def _vector_text(text: str, element: str, values: tuple[str, ...]) -> str:
 
 
 class _Widener:
-    """Walks an expression; `walk` says whether it is a vector, and widens the arguments of calls without one."""
+    """Walks an expression; `walk` says whether it is a vector, and widens the arguments of calls
+    without one.
+    """
 
     def __init__(self, values: set[str]) -> None:
         self.values, self.changed = values, False
@@ -49,7 +54,7 @@ class _Widener:
                 return True
             if name in DTYPE:
                 return False
-            # The first argument of select is a mask and fixes no element: one of the others must be a vector.
+            # The mask of a select fixes no element: one of the others must be a vector.
             decisive = vectors[1:] if name == "select" else vectors
             if not any(decisive):
                 for k, vector in enumerate(vectors):
@@ -60,5 +65,7 @@ class _Widener:
             return True
         if isinstance(node, ast.Name):
             return node.id in self.values
-        found = [self.walk(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        found = [
+            self.walk(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
+        ]
         return any(found)

@@ -29,6 +29,7 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 # Numba annotates little of this, and some of it wrongly.
 _Library: Any = CPUCodeLibrary
 _compiler: Any = compiler
+_PassManager: Any = PassManager
 _target: Any = cpu_target
 
 
@@ -41,7 +42,7 @@ class _Pipeline(_compiler.CompilerBase):  # type: ignore[misc]
 
     def define_pipelines(self) -> list[Any]:
         """One pipeline."""
-        manager: Any = PassManager("kernel")
+        manager = _PassManager("kernel")
         manager.add_pass(untyped_passes.TranslateByteCode, "bytecode to Numba's IR")
         manager.add_pass(untyped_passes.FixupArgs, "arguments")
         manager.add_pass(untyped_passes.IRProcessing, "lifetimes of variables")

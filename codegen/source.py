@@ -1,8 +1,11 @@
-"""Builds the text of a kernel: lines with indentation, and notes aligned at their ends. Knows nothing of what the lines say."""
+"""Builds the text of a kernel: lines with indentation, and notes aligned at their ends. Knows
+nothing of what the lines say.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -24,7 +27,9 @@ class Line:
 
 
 class Source:
-    """Lines of Python. `open` starts a block, `close` ends it; `extend` puts another source in at the present depth."""
+    """Lines of Python. `open` starts a block, `close` ends it; `extend` puts another source in at
+    the present depth.
+    """
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -33,6 +38,11 @@ class Source:
     def line(self, text: str, note: str = "") -> None:
         """Add one line."""
         self.lines.append(Line(self.depth, text, note))
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Add several lines."""
+        for text in texts:
+            self.line(text)
 
     def open(self, text: str) -> None:
         """Add a line that starts a block."""

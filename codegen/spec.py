@@ -1,15 +1,19 @@
-"""What a kernel computes and in which order sums are taken, as frozen data: the input language of code generation.
+"""What a kernel computes and in which order sums are taken, as frozen data: the input language of
+code generation.
 
-A `KernelSpec` is axes, operands and stages of statements. It knows neither graphs nor targets: lowering writes it, the
-printers in `cpu` and `cuda` read it, and tests write it by hand. A `Schedule` says how a target runs it and never changes
-a bit. Notes (the IR line, the user's line) stand beside both, outside the key.
+A `KernelSpec` is axes, operands and stages of statements. It knows neither graphs nor targets:
+lowering writes it, the printers in `cpu` and `cuda` read it, and tests write it by hand. A
+`Schedule` says how a target runs it and never changes a bit. Notes (the IR line, the user's line)
+stand beside both, outside the key.
 
-Iteration space: the row axes (outer, in order, row-major; flattened into one row number) times at most one inner axis,
-whose index runs in vectors of 16 lanes. An inner axis made of several logical axes has `parts`; an operand whose layout
-does not collapse over them is indexed with the parts, which are recovered from the inner index by integer division.
+Iteration space: the row axes (outer, in order, row-major; flattened into one row number) times at
+most one inner axis, whose index runs in vectors of 16 lanes. An inner axis made of several logical
+axes has `parts`; an operand whose layout does not collapse over them is indexed with the parts,
+which are recovered from the inner index by integer division.
 
-Order of every rounding fold: element k of the reduced index goes to lane k % 16 of chunk k // 4096; lanes combine in
-halves (l with l+8, l+4, l+2, l+1), chunks in pairs of neighbours, an odd one passing up.
+Order of every rounding fold: element k of the reduced index goes to lane k % 16 of chunk k // 4096;
+lanes combine in halves (l with l+8, l+4, l+2, l+1), chunks in pairs of neighbours, an odd one
+passing up.
 """
 
 from __future__ import annotations
@@ -29,9 +33,10 @@ CHUNK = 4096  # elements of a reduced index that share one set of lanes
 class Axis:
     """One axis. Sizes come at run time as `n_<name>`.
 
-    `kind`: "row" (outer), "inner" (the vector loop of a stage) or "reduced" (not iterated here: the axis that an earlier
-    kernel folded into partial results, see `Combine`; after the others). `parts`: names of the logical axes, slowest first, that
-    an inner axis is made of; empty when every operand collapses over it. Sizes of parts are passed as `n_<part>` too.
+    `kind`: "row" (outer), "inner" (the vector loop of a stage) or "reduced" (not iterated here: the
+    axis that an earlier kernel folded into partial results, see `Combine`; after the others).
+    `parts`: names of the logical axes, slowest first, that an inner axis is made of; empty when
+    every operand collapses over it. Sizes of parts are passed as `n_<part>` too.
     """
 
     name: str
@@ -41,10 +46,12 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A buffer. `strides`: one per index position, in elements: 0, 1 or None (a run-time value, passed as an argument).
+    """A buffer. `strides`: one per index position, in elements: 0, 1 or None (a run-time value,
+    passed as an argument).
 
-    `dtype` is NumPy's name ("float32", "bool", "bfloat16" ...). `role`: "in", "out", "inout", "partial" (float64 or integer
-    partial results: one row per task, or per chunk, see `Schedule.mode`).
+    `dtype` is NumPy's name ("float32", "bool", "bfloat16" ...). `role`: "in", "out", "inout",
+    "partial" (float64 or integer partial results: one row per task, or per chunk, see
+    `Schedule.mode`).
     """
 
     name: str
@@ -57,7 +64,8 @@ class Operand:
 class Load:
     """dst = operand[index]. An index is an axis, a part of an axis or an integer value (a gather).
 
-    Where the boolean value `valid` is false nothing is read and dst is `fill` (a literal of the operand's dtype).
+    Where the boolean value `valid` is false nothing is read and dst is `fill` (a literal of the
+    operand's dtype).
     """
 
     dst: str
@@ -69,7 +77,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """dst = text: one operator's rule in the functions of `codegen.vector`, typed literals included. `dtype`: of dst."""
+    """dst = text: one operator's rule in the functions of `codegen.vector`, typed literals
+    included. `dtype`: of dst.
+    """
 
     dst: str
     dtype: str
@@ -78,7 +88,9 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """dst = the position along an axis, a part, or (axis="*") the row-major position in the whole iteration space; int64."""
+    """dst = the position along an axis, a part, or (axis="*") the row-major position in the whole
+    iteration space; int64.
+    """
 
     dst: str
     axis: str
@@ -88,9 +100,10 @@ class Index:
 class Fold:
     """dsts = folding of args over an axis.
 
-    Over the inner axis: dsts are values of the row. Over the rows (`over == "rows"`): dsts[0] names a "partial" operand
-    that gets one row of inner length for each lane of each chunk of 4096 rows; a finishing kernel combines them.
-    In Schedule.mode "split" a fold over the inner axis writes dsts[0], a "partial" operand: one number per (row, chunk).
+    Over the inner axis: dsts are values of the row. Over the rows (`over == "rows"`): dsts[0] names
+    a "partial" operand that gets one row of inner length for each lane of each chunk of 4096 rows;
+    a finishing kernel combines them. In Schedule.mode "split" a fold over the inner axis writes
+    dsts[0], a "partial" operand: one number per (row, chunk).
     """
 
     dsts: tuple[str, ...]
@@ -101,8 +114,10 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """operand[index] = value, or += with mode "add". An integer value among the indices scatters: the rows then run in
-    order within one task, never with atomics, so that the bits do not depend on threads."""
+    """operand[index] = value, or += with mode "add". An integer value among the indices scatters:
+    the rows then run in order within one task, never with atomics, so that the bits do not depend
+    on threads.
+    """
 
     operand: str
     index: tuple[str, ...]
@@ -112,11 +127,13 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """dsts = the finished results of a fold whose partial results an earlier kernel left, at the present position.
+    """dsts = the finished results of a fold whose partial results an earlier kernel left, at the
+    present position.
 
-    The position is the row-major one in the iteration space: in a loop over the inner axis its own elements, else the row.
-    `mode`: of the kernel that wrote the `partials` (one operand a state): "columns" (its inner axis is this kernel's space)
-    or "split" (its rows are). `reduced`: the axis that it folded. `dtypes`: of dsts.
+    The position is the row-major one in the iteration space: in a loop over the inner axis its own
+    elements, else the row. `mode`: of the kernel that wrote the `partials` (one operand a state):
+    "columns" (its inner axis is this kernel's space) or "split" (its rows are). `reduced`: the axis
+    that it folded. `dtypes`: of dsts.
     """
 
     dsts: tuple[str, ...]
@@ -132,7 +149,7 @@ Statement = Load | Let | Index | Fold | Combine | Store
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Statements in a loop over the inner axis (`over=("r",)`), or once for each row (`over=()`)."""
+    """Statements in a loop over the inner axis (`over=("r",)`) or once for each row (`over=()`)."""
 
     over: tuple[str, ...]
     body: tuple[Statement, ...]
@@ -140,8 +157,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """Axes, operands and stages. Arguments at run time, in this order: the operands' pointers, the axes' sizes (rows in order,
-    then inner, then the parts of the inner axis), then the run-time strides operand by operand."""
+    """Axes, operands and stages. Arguments at run time, in this order: the operands' pointers, the
+    axes' sizes (rows in order, then inner, then the parts of the inner axis), then the run-time
+    strides operand by operand.
+    """
 
     name: str
     axes: tuple[Axis, ...]
@@ -150,14 +169,17 @@ class KernelSpec:
 
     @property
     def rows(self) -> tuple[Axis, ...]:
+        """The row axes, outermost first."""
         return tuple(a for a in self.axes if a.kind == "row")
 
     @property
     def inner(self) -> Axis | None:
+        """The inner axis, if there is one."""
         return next((a for a in self.axes if a.kind == "inner"), None)
 
     @property
     def statements(self) -> tuple[Statement, ...]:
+        """All statements in order: a statement's number is its place here."""
         return tuple(s for stage in self.stages for s in stage.body)
 
     @property
@@ -177,6 +199,7 @@ class KernelSpec:
         )
 
     def operand(self, name: str) -> Operand:
+        """The operand of that name."""
         return next(o for o in self.operands if o.name == name)
 
 
@@ -187,10 +210,11 @@ class Schedule:
     `mode` says what the driver's range [lo, hi) counts:
       "rows"    rows (with no row axis: one row)
       "flat"    positions of the inner axis, for a spec without row axes and without folds
-      "split"   (row, chunk of 4096 inner positions) pairs, row-major: folds write partials, one per pair
-      "columns" tasks of a fold over the rows: lane l of chunk c of 4096 rows is task 16*c + l and takes rows 4096*c + l, +16 ...
-      "scatter" blocks of `columns` inner positions, all rows in order, for a Store at an integer value
-    `tail`: "masked" (one loop body, every access masked) or "peeled" (full vectors, then one masked).
+      "split"   (row, chunk of 4096 inner positions) pairs, row-major: folds write one partial each
+      "columns" tasks of a fold over the rows: lane l of chunk c of 4096 rows is task 16*c + l, and
+                takes rows 4096*c + l, 4096*c + l + 16 ...
+      "scatter" blocks of `columns` inner positions, rows in order, for a Store at an integer value
+    `tail`: "masked" (one loop, every access masked) or "peeled" (full vectors, then one masked).
     `swap`: the inner vector loop outside the rows of a task, for transposed reads.
     """
 
@@ -201,7 +225,9 @@ class Schedule:
 
 
 def canonical(spec: KernelSpec) -> str:
-    """The spec as text with every name replaced by its position, so that equal kernels have equal text."""
+    """The spec as text with every name replaced by its position, so that equal kernels have equal
+    text.
+    """
     names: dict[str, str] = {}
     for o in spec.operands:
         names.setdefault(o.name, f"_{len(names)}")

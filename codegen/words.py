@@ -1,7 +1,8 @@
-"""What kernel text says beside `codegen.vector`: its argument block, stacks, index division, additions that may meet.
+"""What kernel text says beside `codegen.vector`: its argument block, stacks, index division,
+additions that may meet.
 
-Here is the un-jitted meaning, on NumPy; `words_jit.py` tells Numba the compiled one. An un-jitted block of arguments is a
-sequence whose pointers are `Buffer`s. Must not know Numba.
+Here is the un-jitted meaning, on NumPy; `words_jit.py` tells Numba the compiled one. An un-jitted
+block of arguments is a sequence whose pointers are `Buffer`s. Must not know Numba.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from codegen.vector.names import MEMORY_FUNCTIONS
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A pointer, un-jitted: element `origin` of a flat array. Indices may be negative down to the array's start."""
+    """A pointer, un-jitted: element `origin` of a flat array. Indices may be negative down to the
+    array's start.
+    """
 
     array: np.ndarray[Any, Any]
     origin: int = 0
@@ -62,10 +65,12 @@ STACKS = {e: _stack(e) for e in ELEMENTS}
 
 
 def tree_sum(stack: Buffer, chunk: int, n: int, v: Lanes) -> Lanes:
-    """The sum of the elements of 0 ... n so far, of which `v` has the lanes of chunk `chunk // 4096`, in the fixed tree.
+    """The sum of the elements of 0 ... n so far, of which `v` has the lanes of chunk `chunk //
+    4096`, in the fixed tree.
 
-    The lanes combine in halves, chunks in pairs of neighbours: chunk number k merges with as many earlier ones, kept in
-    `stack`, as k has trailing one bits, and the last one with all that are left. All lanes of the result are equal.
+    The lanes combine in halves, chunks in pairs of neighbours: chunk number k merges with as many
+    earlier ones, kept in `stack`, as k has trailing one bits, and the last one with all that are
+    left. All lanes of the result are equal.
     """
     return _tree(stack, chunk, n, lane_sum(v), np.add)
 
@@ -94,7 +99,9 @@ def quotient(index: Lanes, n: int) -> Lanes:
 
 
 def scatter_add(p: Buffer, index: Lanes, left: int, v: Lanes) -> None:
-    """p[index of lane l] += lane l for the first `left` lanes, one after the other: indices may be equal."""
+    """p[index of lane l] += lane l for the first `left` lanes, one after the other: indices may be
+    equal.
+    """
     load_one, store_one = BUFFER_FUNCTIONS["load_one"], BUFFER_FUNCTIONS["store_one"]
     for lane in range(min(left, WIDTH)):
         where = int(index.array[lane])

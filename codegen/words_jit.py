@@ -1,12 +1,15 @@
-"""Tells Numba what the names of `codegen.words` compile to. Importing it imports Numba and registers them."""
+"""Tells Numba what the names of `codegen.words` compile to. Importing it imports Numba and
+registers them.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.typing.templates import signature
+from numba.core import cgutils as _cgutils
+from numba.core import types
+from numba.core.typing import templates
 
 from codegen import words
 from codegen.vector.elements import CHUNK, OF_MEMORY, WIDTH
@@ -17,9 +20,12 @@ from codegen.vector.jit import POINTER, VEC, PointerType, VecType, register
 from codegen.vector.llvm import INT64, MEMORY, constant, intrinsic, splat, vector
 
 DOUBLE = ir.DoubleType()
+# Numba annotates little of this.
+cgutils: Any = _cgutils
+signature: Any = templates.signature
 
 
-# ---- the argument block ----------------------------------------------------------------------------------------------------
+# ---- the argument block --------------------------------------------------------------------------
 def _argument(result: Any) -> Any:
     def typing(*args: Any) -> Any:
         if len(args) == 2 and all(isinstance(t, types.Integer) for t in args):
@@ -46,7 +52,7 @@ for _element, _function in words.POINTERS.items():
     register(_function, _argument(POINTER[_element]), _pointer_lowering(_element))
 
 
-# ---- stacks ------------------------------------------------------------------------------------------------------------------
+# ---- stacks --------------------------------------------------------------------------------------
 def _stack_typing(result: Any) -> Any:
     """The size must be a literal: the stack lies in the frame of the function."""
     return lambda *args: (
@@ -60,11 +66,11 @@ def _stack_lowering(element: str) -> Any:
     )
 
 
-for _element, _function in words.STACKS.items():
-    register(_function, _stack_typing(POINTER[_element]), _stack_lowering(_element))
+for _element, _stack in words.STACKS.items():
+    register(_stack, _stack_typing(POINTER[_element]), _stack_lowering(_element))
 
 
-# ---- the tree over lanes and chunks ----------------------------------------------------------------------------------------------
+# ---- the tree over lanes and chunks --------------------------------------------------------------
 def _tree_typing(*args: Any) -> Any:
     stack, chunk, n, v = args
     integers = isinstance(chunk, types.Integer) and isinstance(n, types.Integer)
@@ -107,7 +113,7 @@ register(words.tree_sum, _tree_typing, _tree_lowering("lane_sum", "add"))
 register(words.tree_product, _tree_typing, _tree_lowering("lane_product", "mul"))
 
 
-# ---- index division ------------------------------------------------------------------------------------------------------------
+# ---- index division ------------------------------------------------------------------------------
 def _quotient_typing(*args: Any) -> Any:
     if len(args) == 2 and args[0] is VEC["i64"] and isinstance(args[1], types.Integer):
         return signature(VEC["i64"], VEC["i64"], types.int64)
@@ -115,9 +121,11 @@ def _quotient_typing(*args: Any) -> Any:
 
 
 def _quotient_lowering(context: Any, b: Any, sig: Any, args: Any) -> Any:
-    """By multiplication in float64: (i + 1/2)/n is at least 1/(2n) away from every integer, more than all rounding.
+    """By multiplication in float64: (i + 1/2)/n is at least 1/(2n) away from every integer, more
+    than all rounding.
 
-    Integers below 2**52 and float64 turn into each other by their bits, which every machine does in one instruction.
+    Integers below 2**52 and float64 turn into each other by their bits, which every machine does in
+    one instruction.
     """
     index, n = args
     magic = constant("i64", 0x4330000000000000)  # the bits of 2**52: its last 52 count from 0
@@ -132,7 +140,7 @@ def _quotient_lowering(context: Any, b: Any, sig: Any, args: Any) -> Any:
 register(words.quotient, _quotient_typing, _quotient_lowering)
 
 
-# ---- additions in the order of lanes -------------------------------------------------------------------------------------------
+# ---- additions in the order of lanes -------------------------------------------------------------
 def _scatter_add_typing(*args: Any) -> Any:
     if len(args) != 4 or not isinstance(args[0], PointerType) or args[1] is not VEC["i64"]:
         return None

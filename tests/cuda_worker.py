@@ -1,6 +1,8 @@
-"""Runs CUDA texts in Numba's simulator against the compiled CPU kernels, bit for bit. Started by test_cuda_kernels.py.
+"""Runs CUDA texts in Numba's simulator against the compiled CPU kernels, bit for bit. Started by
+test_cuda_kernels.py.
 
-A process of its own: the simulator replaces numba.cuda when NUMBA_ENABLE_CUDASIM=1 is set before Numba is imported.
+A process of its own: the simulator replaces numba.cuda when NUMBA_ENABLE_CUDASIM=1 is set before
+Numba is imported.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def compare(
 
 
 def main() -> None:
-    # NumPy's own arithmetic stands in for a GPU's; its warnings cannot be switched off from another thread than its own.
+    # NumPy's own arithmetic stands in for a GPU's, in threads, where np.errstate does not reach.
     warnings.simplefilter("ignore", RuntimeWarning)
     rows, flat = Schedule(), Schedule("flat")
     for p, r in ((3, 37), (1, 4200), (2, 0)):

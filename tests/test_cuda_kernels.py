@@ -1,4 +1,5 @@
-"""CUDA texts without a GPU: the CPU's bits in Numba's simulator, PTX for two architectures, device functions in plain Python.
+"""CUDA texts without a GPU: the CPU's bits in Numba's simulator, PTX for two architectures, device
+functions in plain Python.
 
 What this cannot show is a real GPU's arithmetic and speed; no test here needs one.
 """
@@ -66,7 +67,7 @@ print(json.dumps(result))
 
 @numba_cuda
 def test_ptx_for_two_architectures(run_python: RunPython) -> None:
-    """All texts compile for sm_80 and sm_90, and no product can be contracted into a fused multiply-add."""
+    """All texts compile for sm_80 and sm_90, and no product can become part of an fma."""
     done = run_python(PTX)
     codes = json.loads(done.stdout.splitlines()[-1])
     assert len(codes) == 10
@@ -78,7 +79,7 @@ def test_ptx_for_two_architectures(run_python: RunPython) -> None:
     assert "fma.rn.f32" in codes["elementwise sm_80"]  # tanh writes some
 
 
-# ---- what the device functions mean --------------------------------------------------------------------
+# ---- what the device functions mean --------------------------------------------------------------
 def _libdevice() -> Any:
     """NumPy in the place of CUDA's library, for the functions that device texts call."""
 
@@ -173,7 +174,7 @@ def test_device_functions_mean_what_the_primitives_do(name: str, element: str) -
     assert not len(wrong), [([o.flat[i] for o in operands], got[i], expected[i]) for i in wrong[:5]]
 
 
-# ---- texts ---------------------------------------------------------------------------------------------
+# ---- texts ---------------------------------------------------------------------------------------
 def test_golden_texts(golden: Callable[[str, str], None]) -> None:
     notes = {0: "train.py:12", 4: "train.py:13"}
     golden("kernels/softmax_grad_cuda.txt", cuda_text(ks.SOFTMAX_GRAD, None, notes).text)

@@ -1,4 +1,6 @@
-"""Kernel specifications on the CPU: one meaning un-jitted, compiled, in any pieces, under any schedule; the order of sums."""
+"""Kernel specifications on the CPU: one meaning un-jitted, compiled, in any pieces, under any
+schedule; the order of sums.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,11 @@ def agree(
     cuts: Sequence[int] = (),
     plain: bool = True,
 ) -> Arrays:
-    """The outputs and partials of a spec, after checking that every way of running it gives the same bits.
+    """The outputs and partials of a spec, after checking that every way of running it gives the
+    same bits.
 
-    `cuts`: where the range is cut in one of the runs. `plain`: run the text un-jitted too (slow on large arrays).
+    `cuts`: where the range is cut in one of the runs. `plain`: run the text un-jitted too (slow on
+    large arrays).
     """
     written = [o.name for o in spec.operands if o.role in ("out", "inout")]
     first: Arrays | None = None
@@ -69,7 +73,7 @@ def finish(
     return [results[f"out{i}"] for i in range(len(dtypes))]
 
 
-# ---- every feature, against NumPy --------------------------------------------------------------------
+# ---- every feature, against NumPy ----------------------------------------------------------------
 @pytest.mark.parametrize(("p", "r"), [(1, 1), (3, 17), (2, 4097), (2, 0), (0, 3)])
 def test_softmax_gradient(p: int, r: int) -> None:
     x, w = normal(p, r), normal(p, r, seed=1)
@@ -245,7 +249,7 @@ def test_every_dtype(dtype: str) -> None:
     assert same_bits(results["total"], np.array(total).astype(np.float32 if small else d).astype(d))
 
 
-# ---- the order of sums -------------------------------------------------------------------------------
+# ---- the order of sums ---------------------------------------------------------------------------
 @pytest.mark.parametrize("n", [0, 1, 15, 4096, 4097, 12289, 28673, 40960])
 def test_one_order_of_sums(n: int) -> None:
     """A flat sum, one split into chunks and one over rows give the contract's bits."""
@@ -338,7 +342,7 @@ def _ordered_product(x: np.ndarray[Any, Any]) -> float:
     return float((chunks[0] * chunks[1]) * chunks[2])
 
 
-# ---- memory ------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 def guarded(size: int, start: bool) -> np.ndarray[Any, Any]:
     """Floats that begin (or end) at a page without access: a touch outside kills the process."""
     page = mmap.PAGESIZE
@@ -385,7 +389,7 @@ def test_unjitted_text_raises_on_a_stray_index() -> None:
         run(ks.GATHER, MASKED, arrays, {"p": 2, "r": 5}, jitted=False)
 
 
-# ---- texts and keys ----------------------------------------------------------------------------------
+# ---- texts and keys ------------------------------------------------------------------------------
 def test_golden_texts(golden: Callable[[str, str], None]) -> None:
     notes = {0: "train.py:12", 4: "train.py:13", 6: "train.py:14", 13: "train.py:14 (gradient)"}
     golden("kernels/softmax_grad.txt", text(ks.SOFTMAX_GRAD, MASKED, notes))
@@ -440,7 +444,7 @@ def test_equal_kernels_have_one_key() -> None:
     assert "result" in second.text
 
 
-# ---- errors ------------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------
 def broken(*body: Any, over: tuple[str, ...] = ("r",), axes: Any = (ks.P, ks.R)) -> KernelSpec:
     operands = (row_major("x"), Operand("sums", "float32", (1,), "partial"), row_major("o", "out"))
     return KernelSpec("broken", axes, operands, (Stage(over, body),))
@@ -496,7 +500,7 @@ FAULTS.append((LEAKED, PEELED, "'a' is a value of the loop of stage 0"))
 def test_faulty_specifications_are_refused(
     spec: KernelSpec, schedule: Schedule, message: str
 ) -> None:
-    with pytest.raises(SpecError, match="^kernel broken: |^unknown dtype") as caught:
+    with pytest.raises(SpecError, match=r"^kernel broken: |^unknown dtype") as caught:
         text(spec, schedule)
     assert message in str(caught.value)
 
