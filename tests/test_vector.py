@@ -61,7 +61,17 @@ def values(element: str, count: int, rng: np.random.Generator) -> np.ndarray[Any
         limits = np.finfo(dtype)
         edges = [0, 0.5, 1, 1.5, 2.5, 3, limits.max, limits.tiny, limits.smallest_subnormal, np.inf]
         edges += [2.0**31, 2.0**31 - 1, 2.0**63, 2.0**32, 127.5, 255, 256, 65504, 65519, 65520]
-        edges += [2.0**-24, 2.0**-25, 1.5 * 2.0**-25, 2.0**-14, 0.1, 2049, 2051, 8388609, 4503599627370497]
+        edges += [
+            2.0**-24,
+            2.0**-25,
+            1.5 * 2.0**-25,
+            2.0**-14,
+            0.1,
+            2049,
+            2051,
+            8388609,
+            4503599627370497,
+        ]
         edges = [np.nan, *edges, *(-e for e in edges)]
         pattern = f"i{dtype.itemsize}"
         whole = np.iinfo(pattern)

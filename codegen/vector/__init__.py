@@ -1,10 +1,12 @@
-"""Vector values: kernel text on 16 lanes, its primitives, its mathematics, and the four readings of one line.
+"""Vector values: kernel text on 16 lanes, its primitives, its mathematics, and the readings of a line.
 
-A kernel is an ordinary Python function on flat pointers. `load(p, i)` gives 16 lanes; operators, `fma`, `select`, `exp` ...
-work on them; `store(p, i, v)` writes them. The text is read as NumPy (`Lanes`), as Numba (`jit.py`, LLVM vectors
-`<16 x float>`), as IR while a function's body is emitted (`emit.py`) and as scalar text for CUDA (`written.py`).
+A kernel is an ordinary Python function on flat pointers. `load(p, i)` gives 16 lanes; operators,
+`fma`, `select`, `exp` ... work on them; `store(p, i, v)` writes them. The text is read as NumPy
+(`Lanes`), as Numba (`jit.py`, LLVM vectors `<16 x float>`), and as IR while a function's body is
+emitted (`emit.py`); a printer for single-lane devices brings a reading of its own.
 
-Importing this package needs NumPy only. Numba and llvmlite come with `codegen.vector.jit`, imported when something is compiled.
+Importing this package needs NumPy only. Numba and llvmlite come with `codegen.vector.jit`, imported
+when something is compiled.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ from codegen.vector.elements import (
 )
 from codegen.vector.names import NAMES
 from codegen.vector.readings import Lanes, Reading
-from codegen.vector.written import Written, scalar_text
 
 __all__ = [
     "CHUNK",
@@ -35,6 +36,4 @@ __all__ = [
     "WIDTH",
     "Lanes",
     "Reading",
-    "Written",
-    "scalar_text",
 ]

@@ -55,7 +55,8 @@ class Exchange:
         """The best coefficients of `powers` beside the fixed ones, and the largest weighted error."""
         count = len(powers) + 1
         target = [
-            t - sum(c * x**p for p, c in fixed.items()) for t, x in zip(self.target, self.x, strict=True)
+            t - sum(c * x**p for p, c in fixed.items())
+            for t, x in zip(self.target, self.x, strict=True)
         ]
         if not powers:
             return {}, max(abs(t * w) for t, w in zip(target, self.weight, strict=True))
@@ -104,7 +105,10 @@ class Exchange:
             if len(picks) == count + 1:
                 picks = picks[1:] if abs(errors[picks[0]]) < abs(errors[picks[-1]]) else picks[:-1]
             else:
-                pairs = [max(abs(errors[a]), abs(errors[b])) for a, b in zip(picks, picks[1:], strict=False)]
+                pairs = [
+                    max(abs(errors[a]), abs(errors[b]))
+                    for a, b in zip(picks, picks[1:], strict=False)
+                ]
                 at = pairs.index(min(pairs))
                 del picks[at : at + 2]
         return picks

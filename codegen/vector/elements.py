@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-WIDTH = 16  # lanes of a vector value, on every CPU: the bits do not depend on the machine's registers
+WIDTH = (
+    16  # lanes of a vector value, on every CPU: the bits do not depend on the machine's registers
+)
 CHUNK = 4096  # elements of a reduced index that share one set of lanes
 
 f32, f64 = np.float32, np.float64
@@ -54,7 +56,7 @@ MEMORY_ELEMENTS = tuple(OF_MEMORY)
 
 
 def kind(element: str) -> str:
-    """"b" for bool, "i" signed, "u" unsigned, "f" floating."""
+    """ "b" for bool, "i" signed, "u" unsigned, "f" floating."""
     return element[0]
 
 

@@ -54,7 +54,9 @@ class Emitted(Reading):
         value = EMIT[primitive.name](self.builder, element, *values)
         return Emitted(self.builder, primitive.result(element), value)
 
-    def rarely(self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]) -> tuple[Any, ...]:
+    def rarely(
+        self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]
+    ) -> tuple[Any, ...]:
         """A loop over lanes, entered when any lane of this mask is true: scalar code compiles faster than vectors."""
         b, start, mask = self.builder, self.builder.block, self.value
         loop, done = b.append_basic_block("rare"), b.append_basic_block("rare_done")
@@ -98,7 +100,9 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
     return add
 
 
-def _either(name: str, floating: str | None, integer: str | None, unsigned: str | None = None) -> None:
+def _either(
+    name: str, floating: str | None, integer: str | None, unsigned: str | None = None
+) -> None:
     """One builder method for floats, another for integers (a third for unsigned ones)."""
 
     def emit(b: Builder, element: str, *values: Value) -> Value:
@@ -130,7 +134,14 @@ def _comparison(name: str, symbol: str) -> None:
     EMIT[name] = lambda b, e, x, y: compare(b, e, symbol, x, y)
 
 
-for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!=")):
+for _name, _symbol in (
+    ("lt", "<"),
+    ("le", "<="),
+    ("gt", ">"),
+    ("ge", ">="),
+    ("eq", "=="),
+    ("ne", "!="),
+):
     _comparison(_name, _symbol)
 
 
@@ -171,7 +182,11 @@ EMIT["select"] = lambda b, e, mask, x, y: b.select(mask, x, y)
 def _absolute(b: Builder, element: str, x: Value) -> Value:
     if kind(element) == "f":
         return named(b, "fabs", x)
-    return b.select(compare(b, element, "<", x, constant(element, 0)), b.neg(x), x) if kind(element) == "i" else x
+    return (
+        b.select(compare(b, element, "<", x, constant(element, 0)), b.neg(x), x)
+        if kind(element) == "i"
+        else x
+    )
 
 
 def extremum(symbol: str) -> Emit:

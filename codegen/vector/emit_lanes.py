@@ -76,7 +76,10 @@ def tree_new(b: Builder, e: str) -> Value:
 
 def _push(name: str, combine: str) -> None:
     def emit(b: Builder, e: str, stack: Value, chunk: Value, value: Value) -> None:
-        before, head, body, done = b.block, *(b.append_basic_block(f"push_{n}") for n in ("head", "body", "done"))
+        before, head, body, done = (
+            b.block,
+            *(b.append_basic_block(f"push_{n}") for n in ("head", "body", "done")),
+        )
         b.branch(head)
         b.position_at_end(head)
         level, running = b.phi(INT64), b.phi(LLVM["f64"])
@@ -99,11 +102,19 @@ def _total(name: str, combine: str, none: float) -> None:
     def emit(b: Builder, e: str, stack: Value, chunks: Value) -> Value:
         """One chunk, the usual case, is a load; the loop over set bits is for more."""
         double, bit = LLVM["f64"], ir.IntType(1)
-        before, head, body, done = b.block, *(b.append_basic_block(f"total_{n}") for n in ("head", "body", "done"))
+        before, head, body, done = (
+            b.block,
+            *(b.append_basic_block(f"total_{n}") for n in ("head", "body", "done")),
+        )
         b.branch(head)
         b.position_at_end(head)
         rest, level, started, total = b.phi(INT64), b.phi(INT64), b.phi(bit), b.phi(double)
-        for phi, value in ((rest, chunks), (level, INT64(0)), (started, bit(0)), (total, double(none))):
+        for phi, value in (
+            (rest, chunks),
+            (level, INT64(0)),
+            (started, bit(0)),
+            (total, double(none)),
+        ):
             phi.add_incoming(value, before)
         b.cbranch(b.icmp_unsigned("!=", rest, INT64(0)), body, done)
         b.position_at_end(body)

@@ -163,7 +163,9 @@ def scatter_masked(b: Builder, e: str, p: Value, index: Value, mask: Value, v: V
 
 @emits
 def gather(b: Builder, e: str, p: Value, index: Value) -> Value:
-    return gather_masked(b, e, p, index, constant("bool", 1), ir.Constant(vector(OF_MEMORY[e]).element, 0))
+    return gather_masked(
+        b, e, p, index, constant("bool", 1), ir.Constant(vector(OF_MEMORY[e]).element, 0)
+    )
 
 
 @emits

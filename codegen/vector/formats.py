@@ -75,7 +75,9 @@ class Format:
     def scale(self, shifted: Any, extra: int = 0) -> Any:
         """2**(n + extra) for the n of `nearest`, where that is a normal number."""
         shift = self.whole(self.mantissa)
-        return from_bits((self.bits(shifted) << shift) + self.whole((self.bias + extra) << self.mantissa))
+        return from_bits(
+            (self.bits(shifted) << shift) + self.whole((self.bias + extra) << self.mantissa)
+        )
 
     def scaled(self, y: Any, shifted: Any, extra: int = 0) -> Any:
         """y * 2**(n + extra), in two steps: denormal results round once, and overflow is infinite."""

@@ -31,7 +31,9 @@ class VectorFunction:
 
     def __call__(self, *operands: Any) -> Any:
         element = self.lead([(element_of(x), isinstance(x, Reading)) for x in operands])
-        return self.bodies[element](*(x if isinstance(x, Reading) else scalar(element, x) for x in operands))
+        return self.bodies[element](
+            *(x if isinstance(x, Reading) else scalar(element, x) for x in operands)
+        )
 
     def lead(self, operands: Sequence[tuple[str, bool]]) -> str:
         """The lane element that operands (element, is a vector) agree on; TypeError when they do not."""
@@ -39,7 +41,9 @@ class VectorFunction:
             raise TypeError(f"{self.name} takes {self.arity} operands; got {len(operands)}")
         found = {e for e, vector in operands if vector}
         if len(found) != 1 or not found <= set(self.bodies):
-            raise TypeError(f"{self.name} works on {', '.join(self.bodies)} lanes; got {', '.join(sorted(found))}")
+            raise TypeError(
+                f"{self.name} works on {', '.join(self.bodies)} lanes; got {', '.join(sorted(found))}"
+            )
         return found.pop()
 
     def operand_element(self, position: int, element: str) -> str:

@@ -62,7 +62,11 @@ SCALAR: dict[str, Any] = {
     "bool": types.boolean,
     "f32": types.float32,
     "f64": types.float64,
-    **{e: getattr(types, ("int" if e[0] == "i" else "uint") + e[1:]) for e in ELEMENTS if e[0] in "iu"},
+    **{
+        e: getattr(types, ("int" if e[0] == "i" else "uint") + e[1:])
+        for e in ELEMENTS
+        if e[0] in "iu"
+    },
 }
 SCALAR_ELEMENT = {t: e for e, t in SCALAR.items()}
 
@@ -127,7 +131,9 @@ def register(key: Any, typing: Typing, lower: Lowering, *patterns: tuple[Any, ..
         lower_builtin(key, *pattern)(lower)
 
 
-def register_operator(key: Any, typing: Typing, lower: Lowering, *patterns: tuple[Any, ...]) -> None:
+def register_operator(
+    key: Any, typing: Typing, lower: Lowering, *patterns: tuple[Any, ...]
+) -> None:
     """Tell Numba what one of Python's operators means on lanes, first of all it means."""
     context = cpu_target.typing_context
     others = context._lookup_global(key)
@@ -166,7 +172,10 @@ def lane_typing(function: Primitive | VectorFunction) -> Typing:
 
 
 def vectors(builder: Any, sig: Any, args: Sequence[Any]) -> list[Any]:
-    return [x if isinstance(t, VecType) else splat(builder, x) for t, x in zip(sig.args, args, strict=True)]
+    return [
+        x if isinstance(t, VecType) else splat(builder, x)
+        for t, x in zip(sig.args, args, strict=True)
+    ]
 
 
 def lead_element(function: Primitive | VectorFunction, sig: Any) -> str:
@@ -245,7 +254,9 @@ def table_typing(kinds: tuple[str, ...], result: Callable[[str], Any]) -> Typing
             return None
         element = head_element(args)
         wanted = [argument_type(k, t, element) for k, t in zip(kinds, args, strict=True)]
-        return None if any(t is None for t in wanted) else signature(result(element or "f64"), *wanted)
+        return (
+            None if any(t is None for t in wanted) else signature(result(element or "f64"), *wanted)
+        )
 
     return typing
 
@@ -258,10 +269,14 @@ def head_element(args: Sequence[Any]) -> str | None:
     return head.element if isinstance(head, VecType) else SCALAR_ELEMENT.get(types.unliteral(head))
 
 
-def table(function: Any, emit: Callable[..., Any], result: Callable[[str], Any], *kinds: str) -> None:
+def table(
+    function: Any, emit: Callable[..., Any], result: Callable[[str], Any], *kinds: str
+) -> None:
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         head = sig.args[0] if sig.args else None
-        element = head.element if isinstance(head, PointerType | VecType) else head_element(sig.args)
+        element = (
+            head.element if isinstance(head, PointerType | VecType) else head_element(sig.args)
+        )
         value = emit(builder, element, *args)
         return context.get_dummy_value() if value is None else value
 
@@ -327,7 +342,11 @@ for _constructor_object in CONSTRUCTORS.values():
 
 def _rotate_typing(*args: Any) -> Any:
     """The count must be a literal: it becomes a shuffle."""
-    if len(args) == 2 and isinstance(args[0], VecType) and isinstance(args[1], types.IntegerLiteral):
+    if (
+        len(args) == 2
+        and isinstance(args[0], VecType)
+        and isinstance(args[1], types.IntegerLiteral)
+    ):
         return signature(args[0], *args)
     return None
 
@@ -347,7 +366,11 @@ def _item_typing(p: Any, i: Any) -> Any:
 
 
 def _set_item_typing(p: Any, i: Any, x: Any) -> Any:
-    if isinstance(p, PointerType) and isinstance(i, types.Integer) and isinstance(x, types.Number | types.Boolean):
+    if (
+        isinstance(p, PointerType)
+        and isinstance(i, types.Integer)
+        and isinstance(x, types.Number | types.Boolean)
+    ):
         return signature(types.void, p, types.int64, SCALAR[OF_MEMORY[p.element]])
     return None
 
@@ -363,4 +386,6 @@ def _set_item(context: Any, b: Any, sig: Any, args: Any) -> Any:
 
 
 register_operator(operator.getitem, _item_typing, _get_item, (PointerType, types.Integer))
-register_operator(operator.setitem, _set_item_typing, _set_item, (PointerType, types.Integer, types.Any))
+register_operator(
+    operator.setitem, _set_item_typing, _set_item, (PointerType, types.Integer, types.Any)
+)

@@ -21,7 +21,11 @@ LLVM: dict[str, Any] = {e: ir.IntType(bits(e)) for e in ELEMENTS if e[0] in "iu"
     "f64": ir.DoubleType(),
 }
 # What a buffer holds: float16 and bfloat16 are moved as 16-bit integers, a bool as a byte.
-MEMORY: dict[str, Any] = LLVM | {"bool": ir.IntType(8), "f16": ir.IntType(16), "bf16": ir.IntType(16)}
+MEMORY: dict[str, Any] = LLVM | {
+    "bool": ir.IntType(8),
+    "f16": ir.IntType(16),
+    "bf16": ir.IntType(16),
+}
 
 
 class Width:
@@ -60,7 +64,13 @@ def suffix(type_: Any) -> str:
         return f"v{type_.count}{suffix(type_.element)}"
     if isinstance(type_, ir.FloatType):
         return "f32"
-    return "f64" if isinstance(type_, ir.DoubleType) else "f16" if isinstance(type_, ir.HalfType) else str(type_)
+    return (
+        "f64"
+        if isinstance(type_, ir.DoubleType)
+        else "f16"
+        if isinstance(type_, ir.HalfType)
+        else str(type_)
+    )
 
 
 def constant(element: str, value: Any) -> Value:

@@ -64,14 +64,14 @@ def _sigmoid(f: Format, x: Any) -> Any:
 def _tanh(f: Format, x: Any) -> Any:
     """A polynomial below 0.55, beyond it 1 - 2/(exp(2|x|) + 1)."""
     size, square = absolute(x), x * x
-    near = fma(f.polynomial("TANH", square) * square, x, x)
+    near = fma(f.polynomial("TANH", square) * square, size, size)
     last = f.real(20 if f.mantissa == 23 else 40)
     y = size + size
     shifted, r, _ = reduce(f, select(y > last, last, y))
     p = fma(f.polynomial("EXP", r), r * r, r)
     scale, one = f.scale(shifted), f.real(1)
     far = one - f.real(2) / fma(scale, p, scale + one)
-    return select(size < f.real(0.55), near, copysign(far, x))
+    return copysign(select(size < f.real(0.55), near, far), x)
 
 
 def _half_exp(f: Format, x: Any) -> Any:

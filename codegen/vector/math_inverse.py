@@ -7,7 +7,16 @@ from typing import Any
 from codegen.vector.elements import f64, inf, u64
 from codegen.vector.formats import Format, bodies, quick_sum, two_product
 from codegen.vector.functions import define_function
-from codegen.vector.primitives import absolute, copysign, fma, from_bits, select, sqrt, to_bits, to_u64
+from codegen.vector.primitives import (
+    absolute,
+    copysign,
+    fma,
+    from_bits,
+    select,
+    sqrt,
+    to_bits,
+    to_u64,
+)
 
 PI_HALF, PI_HALF_LOW = 1.5707963267948966, 6.123233995736766e-17
 PI_QUARTER, PI_QUARTER_LOW = 0.7853981633974483, 3.061616997868383e-17
@@ -91,7 +100,9 @@ def _atan2(f: Format, y: Any, x: Any) -> Any:
     exponent = to_u64(to_bits(below)) & u64(0x7FF0000000000000)
     scale = from_bits(u64(0x7FE0000000000000) - exponent)  # 2**-e, 0 for infinity and the largest
     scale = select(exponent > u64(0x7FC0000000000000), f64(2.0**-1021), scale)
-    tiny = above < f64(2.0**-960) * below  # the quotient itself, denormal as it may be, is the angle
+    tiny = (
+        above < f64(2.0**-960) * below
+    )  # the quotient itself, denormal as it may be, is the angle
     above, below = above * scale, select(below == f64(inf), below, below * scale)
     below_one = select(below == f64(inf), f64(1), below)
     k, angle, rest = arc_tangent(f, select(below == f64(inf), f64(0), above), below_one)

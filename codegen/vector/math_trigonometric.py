@@ -67,7 +67,9 @@ def _far(size: Any) -> tuple[Any, Any, Any]:
     carried = mul_high(integer, low)
     second = carried + integer * middle
     carry = select(second < carried, u64(1), u64(0))
-    first = mul_high(integer, middle) + integer * high + carry  # 2 bits of quadrant, then the fraction
+    first = (
+        mul_high(integer, middle) + integer * high + carry
+    )  # 2 bits of quadrant, then the fraction
     quadrant = (first + u64(1 << 61)) >> u64(62)
     fraction = first - (quadrant << u64(62))  # signed: from -1/2 to 1/2 quadrant
     half = u64(0xFFFFFFFF)

@@ -115,7 +115,9 @@ def _gather(p: Array, index: Array, mask: Any, fill: Any) -> Lanes:
 def _scatter(p: Array, index: Array, mask: Any, v: Lanes) -> None:
     mask = mask.array if isinstance(mask, Lanes) else mask
     if v.element != OF_MEMORY[memory_element(p)]:
-        raise TypeError(f"a buffer of {p.dtype} takes {OF_MEMORY[memory_element(p)]} lanes; got {v.element}")
+        raise TypeError(
+            f"a buffer of {p.dtype} takes {OF_MEMORY[memory_element(p)]} lanes; got {v.element}"
+        )
     with np.errstate(all="ignore"):  # a float16 store may overflow to infinity
         values = v.array.astype(p.dtype)
     for lane in np.flatnonzero(mask):

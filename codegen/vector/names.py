@@ -24,7 +24,12 @@ CONSTRUCTORS: dict[str, Any] = {e: Constructor(e) for e in elements.ELEMENTS if 
 MEMORY_FUNCTIONS: dict[str, Any] = {
     name: getattr(memory, name)
     for access in ("load", "store", "gather", "scatter")
-    for name in (access, f"{access}_part", f"{access}_masked", *([f"{access}_one"] if access in ("load", "store") else []))
+    for name in (
+        access,
+        f"{access}_part",
+        f"{access}_masked",
+        *([f"{access}_one"] if access in ("load", "store") else []),
+    )
 }
 LANE_FUNCTIONS: dict[str, Any] = {
     name: getattr(lanes, name)

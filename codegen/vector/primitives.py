@@ -58,7 +58,9 @@ class Primitive:
     def __call__(self, *operands: Any) -> Any:
         leader = next((x for x in operands if isinstance(x, Reading)), None)
         if leader is None:
-            raise TypeError(f"{self.name}: expected a vector value; got {', '.join(map(repr, operands))}")
+            raise TypeError(
+                f"{self.name}: expected a vector value; got {', '.join(map(repr, operands))}"
+            )
         element = self.lead([(element_of(x), isinstance(x, Reading)) for x in operands])
         return leader.apply(self, element, operands)
 
@@ -74,7 +76,9 @@ class Primitive:
 
     def check(self, found: set[str]) -> str:
         if len(found) != 1:
-            raise TypeError(f"{self.name}: vector operands must share one element; got {', '.join(sorted(found))}")
+            raise TypeError(
+                f"{self.name}: vector operands must share one element; got {', '.join(sorted(found))}"
+            )
         (element,) = found
         if element not in self.elements:
             raise TypeError(f"{self.name} works on {', '.join(self.elements)} lanes; got {element}")
@@ -127,7 +131,6 @@ define_operator("lshift", 2, np.left_shift, elements=INTEGERS)
 define_operator("rshift", 2, np.right_shift, elements=INTEGERS)
 
 
-
 def _popcount(x: Any) -> Any:
     return np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype)
 
@@ -165,7 +168,9 @@ def _conversion(target: str) -> Primitive:
         if x.dtype.kind == "f" and dtype.kind in "iu":
             # Saturates; NaN gives 0. NumPy leaves both undefined.
             limits = np.iinfo(dtype)
-            inside = (x >= x.dtype.type(limits.min)) & (x < x.dtype.type(2.0 ** (dtype.itemsize * 8 - (dtype.kind == "i"))))
+            inside = (x >= x.dtype.type(limits.min)) & (
+                x < x.dtype.type(2.0 ** (dtype.itemsize * 8 - (dtype.kind == "i")))
+            )
             result = np.where(inside, x, 0).astype(dtype)
             result = np.where(~inside & (x > 0), limits.max, result)
             return np.where(~inside & (x < 0), limits.min, result).astype(dtype)

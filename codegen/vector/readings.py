@@ -3,10 +3,10 @@
 A reading carries Python's operators and one method, `apply`, which says what happens when a primitive meets it:
 
     Lanes     un-jitted: 16 NumPy scalars, for the debugger and the tests
-    Emitted   while a vector function is written as LLVM IR (`emitted.py`)
-    Written   while a vector function is written as scalar text, for a device without vector values (`written.py`)
+    Emitted   while a vector function is written as LLVM IR (`emit.py`)
 
-The fourth reading, Numba's, is a type and lives in `jit.py`. Must not know LLVM or Numba.
+Numba's reading is a type and lives in `jit.py`; a device whose threads are single lanes writes text
+in a reading of its own (`codegen.cuda_scalar`). Must not know LLVM or Numba.
 """
 
 from __future__ import annotations
@@ -43,9 +43,17 @@ class Reading:
         """The primitive on these operands, all of lane element `element` or scalars to be made so."""
         raise NotImplementedError
 
-    def rarely(self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]) -> tuple[Any, ...]:
-        """The values of body(*operands) where this mask is true, else `otherwise`; see `rarely`."""
-        raise NotImplementedError
+    def rarely(
+        self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """The values of body(*operands) where this mask is true, else `otherwise`; see `rarely`.
+
+        A reading that can jump over the body says how; here it is always computed.
+        """
+        from codegen.vector.primitives import select
+
+        pairs = zip(body(*operands), otherwise, strict=True)
+        return tuple(select(self, x, y) for x, y in pairs)
 
     __add__, __radd__ = _binary("add"), _reflected("add")
     __sub__, __rsub__ = _binary("sub"), _reflected("sub")
@@ -70,7 +78,9 @@ class Reading:
         return OPERATORS["invert"](self)
 
     def __bool__(self) -> bool:
-        raise TypeError("a vector value has 16 truth values; use select(mask, x, y), lane_any or lane_all")
+        raise TypeError(
+            "a vector value has 16 truth values; use select(mask, x, y), lane_any or lane_all"
+        )
 
 
 class Lanes(Reading):
@@ -97,7 +107,9 @@ class Lanes(Reading):
             result = primitive.meaning(*values)
         return Lanes(np.broadcast_to(np.asarray(result), (16,)))
 
-    def rarely(self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]) -> tuple[Any, ...]:
+    def rarely(
+        self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]
+    ) -> tuple[Any, ...]:
         """All lanes at once, if any needs it."""
         if not self.array.any():
             return tuple(otherwise)
@@ -125,7 +137,9 @@ def scalar(element: str, x: Any) -> Any:
     return DTYPE[element](x)
 
 
-def rarely(mask: Reading, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]) -> tuple[Any, ...]:
+def rarely(
+    mask: Reading, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]
+) -> tuple[Any, ...]:
     """select(mask, value of body(*operands), otherwise), lane by lane, for a mask that is mostly false everywhere.
 
     The body computes lanes one by one, from its operands and literals only; it is jumped over when no lane needs it, and its

@@ -154,7 +154,10 @@ recipe(
     SHORT=7,
 )
 # erf(x) = x + x*p(z) near 0; erf(t) = 1 - exp(p(t)) beyond
-for _suffix, _split, _near, _far, _last in (("F32", "0.93", 6, 7, 3.95), ("F64", "1", 12, 18, 5.95)):
+for _suffix, _split, _near, _far, _last in (
+    ("F32", "0.93", 6, 7, 3.95),
+    ("F64", "1", 12, 18, 5.95),
+):
     recipe(
         "ERF",
         of_square(lambda x: mp.erf(x) / x - 1, 2 / mp.sqrt(mp.pi) - 1),

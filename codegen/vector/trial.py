@@ -20,7 +20,9 @@ class Kernel:
     def __init__(self, text: Callable[..., None], operands: str) -> None:
         kinds = [POINTER[o[:-1]] if o.endswith("*") else types.int64 for o in operands.split()]
         start = time.perf_counter()
-        self._function = cfunc(types.void(types.int64, types.int64, *kinds), error_model="numpy")(text)
+        self._function = cfunc(types.void(types.int64, types.int64, *kinds), error_model="numpy")(
+            text
+        )
         address = self._function.address
         self.seconds = time.perf_counter() - start
         c_types = [ctypes.c_int64 if k is types.int64 else ctypes.c_void_p for k in kinds]
