@@ -383,6 +383,13 @@ class Lowering:
 
     # ---- the program
     def _assemble(self) -> None:
+        self._lay_out()
+        started = time.perf_counter()
+        self.program = self._compile()
+        self.compile_seconds = time.perf_counter() - started
+
+    def _lay_out(self) -> None:
+        """Places of temporaries and constants, slots of outputs and the workspace."""
         lives: dict[int, tuple[Buffer, int, int]] = {}
         for row, planned in enumerate(self.planned):
             for buffer in (*planned.reads, *planned.writes):
@@ -398,12 +405,13 @@ class Lowering:
                 self.output_slots[number] = slot
                 slot += 1
         self.workspace_slot = slot
-        started = time.perf_counter()
+
+    def _compile(self) -> Program:
+        """The program: every kernel compiled or loaded."""
         rows: list[Any] = []
         for planned in self.planned:
             rows += self._rows(planned)
-        self.program = Program(rows, slot + 1)
-        self.compile_seconds = time.perf_counter() - started
+        return Program(rows, self.workspace_slot + 1)
 
     def _pointer(self, buffer: Buffer, offset: int = 0) -> Any:
         bytes_ = offset * buffer.type.itemsize
