@@ -56,13 +56,16 @@ class ObjectCache:
             return None
         name = _file_name(key)
         try:
-            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            # Not blocking, should the name be a pipe's.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            file = os.open(name, flags, dir_fd=folder)
         except OSError:
             return None
         try:
             with open(file, "rb", buffering=0) as stream:
                 held = os.fstat(file)
-                data = stream.read(held.st_size) if stat.S_ISREG(held.st_mode) else b""
+                ours = stat.S_ISREG(held.st_mode) and held.st_size <= self.limit
+                data = stream.read(held.st_size) if ours else b""
             code = _unpack(key, data or b"")
             if code is None:
                 _log.info("entry %s is damaged and will be made again", name)

@@ -23,15 +23,15 @@ from codegen import object_file
 from codegen.object_file import DamagedObjectError
 
 ENTRY = "tracer_function_0000000000000000"  # the name in every object file; the loader numbers it
-_C = "memcpy memmove memset memcmp bcmp abort"
+_C = "memcpy memmove memset memcmp bcmp"
 _FLOAT = """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs
     floor fma fmax fmin fmod frexp hypot ldexp lgamma log log10 log1p log2 modf nearbyint pow
     remainder rint round roundeven sin sincos sinh sqrt tan tanh tgamma trunc
 """
-# LLVM's own helpers (libgcc): 128-bit division; half precision on a CPU without F16C.
+# LLVM's own helpers (libgcc): 128-bit division, integer powers, half precision without F16C.
 _HELPERS = """
-    __divti3 __modti3 __udivti3 __umodti3
+    __divti3 __modti3 __udivti3 __umodti3 __powisf2 __powidf2
     __extendhfsf2 __truncsfhf2 __truncdfhf2 __truncsfbf2 __truncdfbf2
 """
 KERNEL_SYMBOLS = frozenset(

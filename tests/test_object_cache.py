@@ -210,7 +210,7 @@ def flip(data: bytes, position: int, bit: int) -> bytes:
     return bytes(changed)
 
 
-@pytest.mark.parametrize("how", ["cut", "flipped", "empty", "folder", "loop"])
+@pytest.mark.parametrize("how", ["cut", "flipped", "empty", "folder", "loop", "pipe"])
 def test_a_damaged_kernel_is_compiled_again(cache: ObjectCache, how: str) -> None:
     a = np.arange(8, dtype="f4")
     request(scale(5))
@@ -221,6 +221,8 @@ def test_a_damaged_kernel_is_compiled_again(cache: ObjectCache, how: str) -> Non
         path.mkdir()
     elif how == "loop":
         path.symlink_to(path)
+    elif how == "pipe":
+        os.mkfifo(path)
     else:
         spoilt = {"cut": whole[:-100], "flipped": flip(whole, len(whole) // 2, 3), "empty": b""}
         path.write_bytes(spoilt[how])
@@ -349,6 +351,24 @@ def patched(code: bytes, field: str) -> bytes:
 def test_fields_out_of_bounds(code: bytes, field: str, message: str) -> None:
     with pytest.raises(DamagedObjectError, match=message):
         object_code.load_function(patched(code, field), object_code.KERNEL_SYMBOLS)
+
+
+def test_known_symbols_are_found() -> None:
+    """A name on the list that this system lacks would refuse kernels that compile elsewhere."""
+    missing = []
+    for name in sorted(object_code.KERNEL_SYMBOLS):
+        try:
+            object_code._loader._address_of(name)
+        except DamagedObjectError:
+            missing.append(name)
+    assert set(missing) <= OFTEN_MISSING
+
+
+# Half precision came with GCC 12 and 13, roundeven with glibc 2.25.
+OFTEN_MISSING = {
+    *("__extendhfsf2", "__truncsfhf2", "__truncdfhf2", "__truncsfbf2", "__truncdfbf2"),
+    *("roundeven", "roundevenf"),
+}
 
 
 def test_every_cut_of_an_object_file_is_refused(code: bytes) -> None:
