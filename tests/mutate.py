@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from ops import operator as table
 from ops.compute import Composite, Control, Host
+from ops.samples import tested_types
 from ops.operator import (
     Application,
     Derived,
@@ -28,7 +29,6 @@ from ops.operator import (
     ZeroGradient,
 )
 from tests import test_compiled_table, test_onnx_table, test_ops_table
-from tests.drawing import dtypes_of
 
 ORIGINAL = "__original"
 
@@ -98,7 +98,7 @@ def spoiled_onnx(op: Operator, change: Spoil) -> Operator | str:
 
 def check_value(op: Operator) -> None:
     sample = op.samples[0]
-    dtypes = dtypes_of(op, sample)
+    dtypes = tested_types(op, sample)
     dtype = next((d for d in test_compiled_table.COMMON if d in dtypes), dtypes[0])
     test_compiled_table.check(op, sample, dtype, neighbours=False)
 
