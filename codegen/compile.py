@@ -1,8 +1,8 @@
 """From a specification and a schedule to something that runs: the compiled kernel, its text, its
 un-jitted twin.
 
-Knows the printers and the kernel store. Imports Numba only when a kernel is on no disk and must be
-compiled.
+Knows the printer and the kernel store, and imports each only when it is needed: a kernel that is on
+disk takes neither Numba nor its own text.
 """
 
 from __future__ import annotations
@@ -10,41 +10,59 @@ from __future__ import annotations
 import ctypes
 import linecache
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codegen.analysis import function_name, memory_element
-from codegen.cpu import Notes, cpu_text
-from codegen.errors import SpecError
 from codegen.kernels import Kernel, kernel
-from codegen.spec import CHUNK, WIDTH, KernelSpec, Schedule, key
-from codegen.words import JIT_NAMES, PLAIN_NAMES, Buffer
+from codegen.launch import argument_block, count, partial_size
+from codegen.spec import KernelSpec, Schedule, key
 
-Pointer = TypeVar("Pointer")
+if TYPE_CHECKING:
+    from codegen.words import Buffer
+
+__all__ = [
+    "argument_block",
+    "buffer_of",
+    "compile_cpu",
+    "count",
+    "function",
+    "partial_size",
+    "text",
+    "unjitted",
+]
+Notes = Mapping[int, str]  # number of a statement -> what is printed behind its line
 
 
 def text(spec: KernelSpec, schedule: Schedule | None = None, notes: Notes | None = None) -> str:
-    """The Numba source that `compile_cpu` compiles, with notes (statement number -> text) at the
-    ends of lines.
-    """
+    """The Numba source that `compile_cpu` compiles."""
+    from codegen.cpu import cpu_text
+
     return cpu_text(spec, schedule, notes)
 
 
 def compile_cpu(
-    spec: KernelSpec, schedule: Schedule | None = None, notes: Notes | None = None
+    spec: KernelSpec,
+    schedule: Schedule | None = None,
+    notes: Notes | None = None,
+    *,
+    with_text: bool = True,
 ) -> Kernel:
-    """The machine code of a spec: void(lo, hi, address of an `argument_block`). Equal specs share
-    it, whatever their names.
+    """The machine code of a spec: void(lo, hi, address of an `argument_block`).
+
+    Equal specs share it, whatever their names. Without `with_text` the kernel's text is left empty
+    (printing takes half a millisecond); `text` gives it on demand.
     """
     schedule = schedule or Schedule()
-    source = cpu_text(spec, schedule, notes)
+    source = text(spec, schedule, notes) if with_text else ""
 
     def build() -> Callable[..., Any]:
         import codegen.vector.jit
         import codegen.words_jit  # noqa: F401  registers the names of the text
+        from codegen.analysis import function_name
+        from codegen.words import JIT_NAMES
 
-        return function(source, function_name(spec), JIT_NAMES)
+        return function(source or text(spec, schedule), function_name(spec), JIT_NAMES)
 
     return kernel(key(spec, schedule), spec.name, build, text=source)
 
@@ -57,7 +75,10 @@ def unjitted(
 
     A stray index raises, and a debugger steps through the kernel's lines.
     """
-    return function(cpu_text(spec, schedule), function_name(spec), PLAIN_NAMES)
+    from codegen.analysis import function_name
+    from codegen.words import PLAIN_NAMES
+
+    return function(text(spec, schedule), function_name(spec), PLAIN_NAMES)
 
 
 def function(source: str, name: str, names: Mapping[str, Any]) -> Callable[..., Any]:
@@ -70,80 +91,13 @@ def function(source: str, name: str, names: Mapping[str, Any]) -> Callable[..., 
     return made
 
 
-def argument_block(
-    spec: KernelSpec,
-    pointers: Mapping[str, Pointer],
-    sizes: Mapping[str, int],
-    strides: Mapping[str, Sequence[int]] | None = None,
-) -> list[Pointer | int]:
-    """The words that a kernel reads: the operands' pointers, the sizes of axes and parts, the
-    run-time strides.
-
-    `pointers` by operand, `sizes` by axis or part, `strides` by operand: one for each index
-    position, in elements.
-    """
-    block: list[Pointer | int] = []
-    for o in spec.operands:
-        if o.name not in pointers:
-            raise SpecError(f"kernel {spec.name}: no pointer for operand {o.name}")
-        block.append(pointers[o.name])
-    block += [int(sizes[name[2:]]) for name in spec.size_names]
-    for o in spec.operands:
-        if None not in o.strides:
-            continue
-        given = (strides or {}).get(o.name)
-        if given is None:
-            raise SpecError(
-                f"kernel {spec.name}: operand {o.name} has run-time strides and none were given"
-            )
-        if len(given) != len(o.strides):
-            raise SpecError(
-                f"kernel {spec.name}: operand {o.name} has {len(o.strides)} index positions; "
-                f"got strides {tuple(given)}"
-            )
-        block += [int(g) for s, g in zip(o.strides, given, strict=True) if s is None]
-    return block
-
-
-def count(spec: KernelSpec, schedule: Schedule, sizes: Mapping[str, int]) -> int:
-    """How many things the driver's range counts: the kernel is to be run on [0, count), in pieces
-    of any size.
-
-    In mode "flat" pieces start at multiples of 16.
-    """
-    rows = _rows(spec, sizes)
-    inner = sizes[spec.inner.name] if spec.inner else 1
-    match schedule.mode:
-        case "rows":
-            return rows
-        case "flat":
-            return inner
-        case "split":
-            return rows * -(-inner // CHUNK)
-        case "columns":
-            return -(-rows // CHUNK) * WIDTH
-    return -(-inner // schedule.columns) if spec.inner else 1
-
-
-def partial_size(spec: KernelSpec, schedule: Schedule, sizes: Mapping[str, int]) -> int:
-    """Elements of a partial operand: one for each task, times the inner axis for a fold over the
-    rows in its loop.
-    """
-    tasks = count(spec, schedule, sizes)
-    return tasks * sizes[spec.inner.name] if schedule.mode == "columns" and spec.inner else tasks
-
-
-def _rows(spec: KernelSpec, sizes: Mapping[str, int]) -> int:
-    rows = 1
-    for axis in spec.rows:
-        rows *= sizes[axis.name]
-    return rows
-
-
 def buffer_of(array: np.ndarray[Any, Any]) -> Buffer:
     """The memory of an array, exactly from its first to its last element, as an un-jitted pointer
     to its element 0...0.
     """
+    from codegen.analysis import memory_element
+    from codegen.words import Buffer
+
     low, high = np.lib.array_utils.byte_bounds(array)
     if not array.size:
         low = high = array.ctypes.data

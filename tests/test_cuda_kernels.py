@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen.analysis import Unsupported
 from codegen.compile import function
 from codegen.cuda import cuda_text
 from codegen.cuda_functions import device_text
 from codegen.cuda_scalar import typed
+from codegen.errors import Unsupported
 from codegen.spec import KernelSpec, Operand, Schedule, Stage
 from codegen.vector.elements import DTYPE, kind
 from codegen.vector.primitives import PRIMITIVES

@@ -14,9 +14,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from codegen.analysis import SpecError
 from codegen.compile import argument_block, buffer_of, compile_cpu, count, text, unjitted
+from codegen.errors import SpecError
 from codegen.finish import FINISH_SCHEDULE, finish_spec
+from codegen.schedule import schedule_for
 from codegen.spec import Axis, Fold, KernelSpec, Load, Operand, Schedule, Stage, Store, key
 from tests import kernel_specs as ks
 from tests.kernel_specs import Arrays, let, load, ordered_sum, row_major, run, same_bits, store
@@ -545,3 +546,17 @@ def test_counts() -> None:
 
 
 _ = Store
+
+
+def test_schedules_by_rule() -> None:
+    assert schedule_for(ks.TRANSPOSED) == Schedule(swap=True)
+    assert schedule_for(ks.GATHER) == Schedule()
+    assert schedule_for(ks.ELEMENTWISE, "flat") == Schedule("flat")
+    assert schedule_for(ks.LAYER_NORM_GRAD, "columns") == Schedule("columns")
+    assert schedule_for(ks.PRIMITIVES, "flat") == Schedule("flat", "masked")
+    assert schedule_for(ks.SCATTER_ADD, "scatter", 64) == Schedule("scatter", columns=64)
+
+
+def test_a_kernel_without_its_text() -> None:
+    assert compile_cpu(ks.GATHER, MASKED, with_text=False).text == ""
+    assert compile_cpu(ks.GATHER, MASKED).text == text(ks.GATHER, MASKED)
