@@ -155,6 +155,13 @@ class Analysis:
             raise self._error(f"mode {mode!r} needs an inner axis")
         if mode == "flat" and (self.rows or folds):
             raise self._error("mode 'flat' is for a spec without row axes and without folds")
+        repeated = mode in ("flat", "split") or (mode == "scatter" and self.inner is not None)
+        if repeated or self.schedule.swap:
+            once = [s for stage in spec.stages if not stage.over for s in stage.body]
+            if any(isinstance(s, Store) and s.mode == "add" for s in once):
+                raise self._error(
+                    "a store that adds, outside the loop, would add once for each piece of the row"
+                )
         if mode == "scatter" and folds:
             raise self._error("mode 'scatter' works on blocks of the inner axis: no folds over it")
         if mode == "split":

@@ -424,27 +424,46 @@ SCATTER_SCALARS = KernelSpec(  # rows only
     (Stage((), (load("j", "idx", "p"), load("a", "x", "p"), Store("o", ("j",), "a", "add"))),),
 )
 
-SCATTER_LANES = KernelSpec(  # indices that may meet inside one vector
-    "scatter_lanes",
-    (P, R),
-    (
-        row_major("x"),
-        row_major("idx", dtype="int32"),
-        row_major("o", "inout"),
-        row_major("last", "inout"),
-    ),
-    (
-        Stage(
-            ("r",),
-            (
-                load("a", "x", "p", "r"),
-                load("j", "idx", "p", "r"),
-                Store("o", ("p", "j"), "a", "add"),
-                Store("last", ("p", "j"), "a"),
+
+def scatter_lanes(dtype: str = "float32") -> KernelSpec:
+    """Indices that may meet inside one vector."""
+    return KernelSpec(
+        "scatter_lanes",
+        (P, R),
+        (
+            row_major("x", dtype=dtype),
+            row_major("idx", dtype="int32"),
+            row_major("o", "inout", dtype),
+            row_major("last", "inout", dtype),
+        ),
+        (
+            Stage(
+                ("r",),
+                (
+                    load("a", "x", "p", "r"),
+                    load("j", "idx", "p", "r"),
+                    Store("o", ("p", "j"), "a", "add"),
+                    Store("last", ("p", "j"), "a"),
+                ),
             ),
         ),
-    ),
+    )
+
+
+SUM_OF_ROWS = KernelSpec(  # a fold over rows without an inner axis
+    "sum_of_rows",
+    (P, Q),
+    (Operand("x", "float32", (None, None)), Operand("partial", "float64", (1,), "partial")),
+    (Stage((), (load("a", "x", "p", "q"), add("partial", "a", "rows"))),),
 )
+
+
+def split_fold(folding: Folding, *partials: str) -> KernelSpec:
+    """A fold of whole rows in mode "split", a partial operand of each dtype for each state."""
+    operands = tuple(Operand(f"s{i}", d, (1,), "partial") for i, d in enumerate(partials))
+    fold = Fold(tuple(o.name for o in operands), folding, ("a",), "r")
+    stage = Stage(("r",), (load("a", "x", "p", "r"), fold))
+    return KernelSpec("split_fold", (P, R), (row_major("x"), *operands), (stage,))
 
 
 def product_rows(folding: Folding) -> KernelSpec:

@@ -205,7 +205,7 @@ def test_text_for_one_thread(text: str, element: str, expected: str) -> None:
 
 def test_what_has_no_cuda_text_says_so() -> None:
     with pytest.raises(Unsupported, match="differ along the inner axis needs their order"):
-        cuda_text(ks.SCATTER_LANES)
+        cuda_text(ks.scatter_lanes())
     with pytest.raises(Unsupported, match="operand x is bfloat16"):
         cuda_text(ks.product_and_total("bfloat16"))
     operands = (Operand("o", "float32", (1,), "out"),)

@@ -133,22 +133,29 @@ def test_gather_and_scatter_of_rows() -> None:
     assert same_bits(result, expected)
 
 
-def test_scatter_of_scalars_and_of_lanes_that_meet() -> None:
+def test_scatter_of_scalars() -> None:
     random = np.random.default_rng(0)
     x, index, expected = random.standard_normal(30)[::-1], random.integers(0, 5, 30), np.zeros(5)
     np.add.at(expected, index, x)
     arrays = {"x": x, "idx": index, "o": np.zeros(5)}
     result = agree(ks.SCATTER_SCALARS, [Schedule(mode="scatter")], arrays, {"p": 30})["o"]
     assert same_bits(result, expected)
-    x, index = normal(3, 50), random.integers(0, 7, (3, 50)).astype(np.int32)
-    total, last = np.zeros((3, 7), np.float32), np.zeros((3, 7), np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint64"])
+def test_scatter_of_lanes_that_meet(dtype: str) -> None:
+    """Each addition rounds to the operand's dtype, in the order of the lanes."""
+    random = np.random.default_rng(0)
+    x, index = (normal(3, 50) * 9).astype(dtype), random.integers(0, 7, (3, 50)).astype(np.int32)
+    total, last = np.zeros((3, 7), dtype), np.zeros((3, 7), dtype)
     for row in range(3):
         np.add.at(total[row], index[row], x[row])
         for k in range(50):
             last[row, index[row, k]] = x[row, k]
-    zeros = np.zeros((3, 7), np.float32)
+    zeros = np.zeros((3, 7), dtype)
     arrays = {"x": x, "idx": index, "o": zeros, "last": zeros}
-    results = agree(ks.SCATTER_LANES, [MASKED, PEELED], arrays, {"p": 3, "r": 50}, cuts=(1,))
+    schedules = [MASKED, PEELED] if dtype == "float32" else [MASKED]
+    results = agree(ks.scatter_lanes(dtype), schedules, arrays, {"p": 3, "r": 50}, cuts=(1,))
     assert same_bits(results["o"], total)
     assert same_bits(results["last"], last)
 
@@ -312,6 +319,30 @@ def test_argmax_over_rows(shape: tuple[int, int, int]) -> None:
     best, at = finish(ks.ARGMAX, "columns", states, ["float32", "int64"], r, p * q)
     assert same_bits(best, x.reshape(p * q, r).max(0))
     assert (at == x.reshape(p * q, r).argmax(0)).all()
+
+
+def test_fold_over_rows_without_an_inner_axis() -> None:
+    x = normal(70, 61)
+    sizes = {"p": 70, "q": 61}
+    partial = agree(
+        ks.SUM_OF_ROWS, [Schedule("columns")], {"x": x}, sizes, cuts=(3, 17), plain=False
+    )
+    (total,) = finish(ks.SUM, "columns", [partial["partial"]], ["float32"], 1, x.size)
+    assert same_bits(total[0], np.float32(ordered_sum(x.reshape(-1))))
+
+
+def test_split_products_and_logic() -> None:
+    x = 1 + normal(2, 9000) * np.float32(0.01)
+    sizes = {"p": 2, "r": 9000}
+    schedule = Schedule("split", "masked")
+    spec = ks.split_fold(ks.PRODUCT, "float64")
+    partial = agree(spec, [schedule], {"x": x}, sizes, cuts=(1, 4), plain=False)
+    (product,) = finish(ks.PRODUCT, "split", [partial["s0"]], ["float64"], 2, 9000)
+    assert same_bits(product, np.array([_ordered_product(row) for row in x]))
+    spec = ks.split_fold(replace(ks.ANY, step=("any | ({0} > f32(1.03))",)), "bool")
+    partial = agree(spec, [schedule], {"x": x}, sizes, plain=False)
+    (some,) = finish(ks.ANY, "split", [partial["s0"]], ["bool"], 2, 9000)
+    assert (some == (x > np.float32(1.03)).any(1)).all()
 
 
 @pytest.mark.parametrize("merge", ["product * other_product", "other_product * product"])
@@ -485,6 +516,12 @@ FAULTS = [
     ),
     (broken(A, Fold(("m",), ks.MAX, ("a",), "r")), Schedule(swap=True), "swap is for mode 'rows'"),
     (broken(A, axes=(ks.R, ks.P)), PEELED, "rows first"),
+    (broken(A, Fold(("m",), ks.MAX, ("a",), "r")), Schedule("scatter"), "no folds over it"),
+    (
+        broken(let("one", "f32(1)"), Store("sums", ("p",), "one", "add"), over=()),
+        Schedule("split"),
+        "once for each piece",
+    ),
     (broken(A, axes=(ks.P, ks.P, ks.R)), PEELED, "names two things"),
 ]
 
