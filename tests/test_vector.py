@@ -1,4 +1,4 @@
-"""Vector values: every primitive, load, store and lane function has one meaning, un-jitted and compiled, to the bit."""
+"""Vector values: every primitive, access and lane function means the same un-jitted and compiled."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from codegen.vector import CHUNK, DTYPE, ELEMENTS, MEMORY_ELEMENT, NAMES, OF_MEMORY, WIDTH, Lanes
-from codegen.vector.elements import FLOATS, INTEGERS, MEMORY_ELEMENTS
 from codegen.vector.elementary import ELEMENTARY
+from codegen.vector.elements import FLOATS, INTEGERS, MEMORY_ELEMENTS
 from codegen.vector.functions import FUNCTIONS
 from codegen.vector.primitives import PRIMITIVES, Primitive
 from codegen.vector.readings import OPERATORS, Reading
@@ -46,7 +46,7 @@ def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
 
 
 def values(element: str, count: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Ordinary and special values of a lane element: edges first, then all exponents, then small ones."""
+    """Ordinary and special values of a lane element: edges, all exponents, small ones."""
     dtype = np.dtype(DTYPE[element])
     if element == "bool":
         return rng.integers(0, 2, count).astype(dtype)
@@ -211,7 +211,7 @@ def kernel(lo, hi, p, at, m_, o, n):
 
 @pytest.mark.parametrize("element", ["f16", "bf16"])
 def test_small_floats_round_to_nearest_even(element: str, rng: np.random.Generator) -> None:
-    """Stores of f32 lanes are NumPy's (ml_dtypes') casts; rounding lanes is a store and a load; every code loads."""
+    """Stores of f32 lanes are NumPy's casts; rounding is a store and a load; every code loads."""
     text = (
         "def kernel(lo, hi, x, o, r, n):\n"
         "    for i in range(0, n, 16):\n"
@@ -269,7 +269,7 @@ def kernel(lo, hi, x, s, o, n):
 
 @pytest.mark.parametrize("form", ["", "_product"])
 def test_chunks_combine_in_pairs(form: str, rng: np.random.Generator) -> None:
-    """The stack gives the sum (product) of neighbours in pairs, an odd one passing up, for any number of chunks."""
+    """The stack gives the sum (product) of neighbours in pairs, an odd one passing up."""
     text = (
         "def kernel(lo, hi, p, o, n):\n"
         "    stack = tree_new()\n"
@@ -324,7 +324,7 @@ def kernel(lo, hi, x, o, n):
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect is called as on Linux")
 @pytest.mark.parametrize("element", ["f32", "bool", "f16", "f64"])
 def test_tails_at_the_end_of_a_page(element: str) -> None:
-    """Partial accesses to a buffer that ends at a page without access: reading past the end would kill the process."""
+    """Partial accesses to a buffer that ends at a page without access: one past it would kill."""
     page, dtype = mmap.PAGESIZE, MEMORY_DTYPE[element]
     libc = ctypes.CDLL(None)
     libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -374,7 +374,8 @@ def test_scalars_take_the_vectors_element() -> None:
         with pytest.raises(TypeError):
             wrong()
     compiled, plain = kernel_of(
-        "def kernel(lo, hi, x, o, n):\n    store(o, 0, select(load(x, 0) > 3, 7, -load(x, 0)) * 2)\n",
+        "def kernel(lo, hi, x, o, n):\n"
+        "    store(o, 0, select(load(x, 0) > 3, 7, -load(x, 0)) * 2)\n",
         "i32* i32* i64",
     )
     x = np.arange(16, dtype=np.int32)

@@ -1,4 +1,6 @@
-"""The vector mathematics: errors within the published bounds, one meaning un-jitted and compiled, no library calls."""
+"""The vector mathematics: errors within the published bounds, one meaning un-jitted and compiled,
+no library calls.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ def least(name: str, operands: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "element"), CASES)
 def test_errors_are_within_the_bound(name: str, element: str, rng: np.random.Generator) -> None:
-    """About 200,000 operands: special values, all exponents, the usual ranges; signs of zeros too."""
+    """About 200,000 operands: special values, all exponents, the usual ranges; signs of zeros too.
+    """
     slow = name in ("erf", "erfc") and element == "f64"  # the reference is mpmath
     operands = samples(DTYPE[element], 6000 if slow else 200_000, FUNCTIONS[name].arity, rng)
     got, wanted = computed(name, element, *operands), reference(name, *operands)

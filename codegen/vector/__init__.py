@@ -1,4 +1,5 @@
-"""Vector values: kernel text on 16 lanes, its primitives, its mathematics, and the readings of a line.
+"""Vector values: kernel text on 16 lanes, its primitives, its mathematics, and the readings of a
+line.
 
 A kernel is an ordinary Python function on flat pointers. `load(p, i)` gives 16 lanes; operators,
 `fma`, `select`, `exp` ... work on them; `store(p, i, v)` writes them. The text is read as NumPy

@@ -13,7 +13,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# Largest error of f32 and f64 lanes. logaddexp: of the last place of the larger of result and operands.
+# Largest error of f32 and f64 lanes. logaddexp: of the last place of the larger of result and
+# operands.
 BOUNDS: dict[str, tuple[float, float]] = {
     "exp": (1.1, 1.1),
     "exp2": (0.9, 0.9),
@@ -54,11 +55,13 @@ def bound(name: str, element: str) -> float:
 
 def _sigmoid(x: Array) -> Array:
     e = np.exp(-abs(x))
-    return np.where(x < 0, e, 1) / (1 + e)
+    result: Array = np.where(x < 0, e, 1) / (1 + e)
+    return result
 
 
 def _softplus(x: Array) -> Array:
-    return np.where(x < 0, 0, x) + np.log1p(np.exp(-abs(x)))
+    result: Array = np.where(x < 0, 0, x) + np.log1p(np.exp(-abs(x)))
+    return result
 
 
 _NUMPY: dict[str, Callable[..., Any]] = {
@@ -96,7 +99,7 @@ def _error_function(name: str, x: Array) -> Array:
 
         result: Array = getattr(special, name)(x.astype(np.float64))
         return result
-    import mpmath
+    import mpmath  # type: ignore[import-untyped]
 
     function, values = getattr(mpmath, name), []
     with mpmath.workdps(40):
@@ -112,7 +115,8 @@ def _error_function(name: str, x: Array) -> Array:
 def errors(got: Array, wanted: Array, least: Any = 0) -> Array:
     """|got - wanted| in units of the last place of `wanted`, or of `least` where that is larger.
 
-    Infinite where one is NaN and the other not, or a zero has the wrong sign; 0 where both overflow.
+    Infinite where one is NaN and the other not, or a zero has the wrong sign; 0 where both
+    overflow.
     """
     precision, lowest = (24, -125) if got.dtype == np.float32 else (53, -1021)
     with np.errstate(all="ignore"):
@@ -147,7 +151,7 @@ def edges(dtype: Any) -> Array:
 
 
 def samples(dtype: Any, count: int, arity: int, rng: np.random.Generator) -> Sequence[Array]:
-    """About `count` operands: edges (for two operands every pair), all bit patterns, usual ranges."""
+    """About `count` operands: edges (of two operands every pair), bit patterns, usual ranges."""
     special = edges(dtype)
     pairs = (
         [special]

@@ -1,8 +1,10 @@
-"""How the polynomials of the vector mathematics were found: run `python -m codegen.vector.coefficients NAME ...`.
+"""How the polynomials of the vector mathematics were found: run `python -m
+codegen.vector.coefficients NAME ...`.
 
-Each entry of RECIPES says which function is approximated, on which interval, by which powers, and relative to what. The
-Remez exchange finds the best polynomial in 60-digit arithmetic; then coefficients are rounded to the format one by one,
-lowest power first, and the others fitted again around them. Needs mpmath, which nothing else here does.
+Each entry of RECIPES says which function is approximated, on which interval, by which powers, and
+relative to what. The Remez exchange finds the best polynomial in 60-digit arithmetic; then
+coefficients are rounded to the format one by one, lowest power first, and the others fitted again
+around them. Needs mpmath, which nothing else here does.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-import mpmath as mp
+import mpmath as mp  # type: ignore[import-untyped]
 import numpy as np
 
 mp.mp.dps = 60
@@ -21,7 +24,9 @@ Function = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Approximate `function` on [low, high] by sum of c*x**p over `powers`, least |weight * error|, rounded to `element`."""
+    """Approximate `function` on [low, high] by sum of c*x**p over `powers`, least |weight * error|,
+    rounded to `element`.
+    """
 
     function: Function
     low: Any
@@ -52,7 +57,7 @@ class Exchange:
         self.weight = [recipe.weight(x) for x in self.x]
 
     def fit(self, powers: Sequence[int], fixed: dict[int, Any]) -> tuple[dict[int, Any], Any]:
-        """The best coefficients of `powers` beside the fixed ones, and the largest weighted error."""
+        """The best coefficients of `powers` beside the fixed ones; the largest weighted error."""
         count = len(powers) + 1
         target = [
             t - sum(c * x**p for p, c in fixed.items())
@@ -105,10 +110,7 @@ class Exchange:
             if len(picks) == count + 1:
                 picks = picks[1:] if abs(errors[picks[0]]) < abs(errors[picks[-1]]) else picks[:-1]
             else:
-                pairs = [
-                    max(abs(errors[a]), abs(errors[b]))
-                    for a, b in zip(picks, picks[1:], strict=False)
-                ]
+                pairs = [max(abs(errors[a]), abs(errors[b])) for a, b in pairwise(picks)]
                 at = pairs.index(min(pairs))
                 del picks[at : at + 2]
         return picks
@@ -127,9 +129,10 @@ def coefficients(recipe: Recipe) -> tuple[tuple[float, ...], float]:
     return tuple(float(fixed[p]) for p in sorted(recipe.powers, reverse=True)), float(worst)
 
 
-HEADER = '''"""Coefficients of the vector mathematics, highest power first. Written by `python -m codegen.vector.coefficients`.
+HEADER = '''"""Coefficients of the vector mathematics, highest power first.
 
-What each one approximates: `recipes.py`. The comment is the largest error, relative to the function.
+Written by `python -m codegen.vector.coefficients`. What each one approximates: `recipes.py`. The
+comments are the largest errors, relative to the function.
 """
 '''
 

@@ -1,4 +1,5 @@
-"""Small vector functions made of primitives: signs, classes of numbers, neighbours, high halves of products.
+"""Small vector functions made of primitives: signs, classes of numbers, neighbours, high halves of
+products.
 
 Must not know LLVM or Numba.
 """
@@ -78,16 +79,18 @@ def _mul_high_u64(x: Any, y: Any) -> Any:
     return x_high * y_high + (middle >> half) + (other >> half)
 
 
-sign = define_function("sign", **_for_each(NUMBERS, _sign))
-isnan = define_function("isnan", result=truth, **_for_each(FLOATS, lambda x: x != x))
+sign = define_function("sign", bodies=_for_each(NUMBERS, _sign))
+isnan = define_function("isnan", result=truth, bodies=_for_each(FLOATS, lambda x: x != x))
 isinf = define_function(
-    "isinf", result=truth, **_for_each(FLOATS, lambda x: absolute(x) == DTYPE[x.element](inf))
+    "isinf", result=truth, bodies=_for_each(FLOATS, lambda x: absolute(x) == DTYPE[x.element](inf))
 )
 isfinite = define_function(
-    "isfinite", result=truth, **_for_each(FLOATS, lambda x: absolute(x) < DTYPE[x.element](inf))
+    "isfinite",
+    result=truth,
+    bodies=_for_each(FLOATS, lambda x: absolute(x) < DTYPE[x.element](inf)),
 )
-signbit = define_function("signbit", result=truth, **_for_each(FLOATS, _signbit))
-nextafter = define_function("nextafter", 2, **_for_each(FLOATS, _nextafter))
+signbit = define_function("signbit", result=truth, bodies=_for_each(FLOATS, _signbit))
+nextafter = define_function("nextafter", 2, bodies=_for_each(FLOATS, _nextafter))
 mul_high = define_function(  # the high half of the double-width product
     "mul_high",
     2,

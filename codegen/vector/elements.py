@@ -1,10 +1,12 @@
-"""Element types of vector values and of memory: names, NumPy types, sizes, and the tables between them.
+"""Element types of vector values and of memory: names, NumPy types, sizes, and the tables between
+them.
 
-Knows NumPy only, so that a process which loads cached kernels needs nothing more. Must not know LLVM, Numba or text.
+Knows NumPy only, so that a process which loads cached kernels needs nothing more. Must not know
+LLVM, Numba or text.
 
-A lane element is what a vector value is made of; a memory element is what a buffer is made of. They differ for float16
-and bfloat16 ("f16", "bf16" in memory), which are computed on as float32 lanes, and for bool, one byte in memory and one
-bit in a lane.
+A lane element is what a vector value is made of; a memory element is what a buffer is made of. They
+differ for float16 and bfloat16 ("f16", "bf16" in memory), which are computed on as float32 lanes,
+and for bool, one byte in memory and one bit in a lane.
 """
 
 from __future__ import annotations
@@ -13,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-WIDTH = (
-    16  # lanes of a vector value, on every CPU: the bits do not depend on the machine's registers
-)
+# Lanes of a vector value, on every CPU: the bits do not depend on the machine's registers.
+WIDTH = 16
 CHUNK = 4096  # elements of a reduced index that share one set of lanes
 
 f32, f64 = np.float32, np.float64
@@ -23,7 +24,7 @@ i8, i16, i32, i64 = np.int8, np.int16, np.int32, np.int64
 u8, u16, u32, u64 = np.uint8, np.uint16, np.uint32, np.uint64
 inf, nan = float("inf"), float("nan")
 
-# Lane element -> NumPy scalar type. These constructors are the literals of kernel text: f32(0.5), i64(7).
+# Lane element -> NumPy scalar type.
 DTYPE: dict[str, Any] = {
     "bool": np.bool_,
     "i8": i8,
@@ -56,7 +57,7 @@ MEMORY_ELEMENTS = tuple(OF_MEMORY)
 
 
 def kind(element: str) -> str:
-    """ "b" for bool, "i" signed, "u" unsigned, "f" floating."""
+    """The first letter: b for bool, i signed, u unsigned, f floating."""
     return element[0]
 
 

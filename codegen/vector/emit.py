@@ -1,4 +1,5 @@
-"""The IR of each primitive: EMIT[name](builder, element, *values), and `Emitted`, the reading that writes it.
+"""The IR of each primitive: EMIT[name](builder, element, *values), and `Emitted`, the reading that
+writes it.
 
 Straight-line code on `<16 x element>` values; no fast-math flag is ever set. Must not know Numba.
 """
@@ -44,6 +45,7 @@ class Emitted(Reading):
         self.builder, self.element, self.value = builder, element, value
 
     def apply(self, primitive: Primitive, element: str, operands: Sequence[Any]) -> Emitted:
+        """The primitive's IR."""
         values = []
         for k, x in enumerate(operands):
             if isinstance(x, Emitted):
@@ -57,7 +59,9 @@ class Emitted(Reading):
     def rarely(
         self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]
     ) -> tuple[Any, ...]:
-        """A loop over lanes, entered when any lane of this mask is true: scalar code compiles faster than vectors."""
+        """A loop over lanes, entered when any lane of this mask is true: scalar code compiles
+        faster than vectors.
+        """
         b, start, mask = self.builder, self.builder.block, self.value
         loop, done = b.append_basic_block("rare"), b.append_basic_block("rare_done")
         packed = b.bitcast(mask, ir.IntType(mask.type.count))
@@ -92,6 +96,8 @@ class Emitted(Reading):
 
 
 def emits(*names: str) -> Callable[[Emit], Emit]:
+    """The function is the IR of the named primitives."""
+
     def add(emit: Emit) -> Emit:
         for name in names:
             EMIT[name] = emit
@@ -125,6 +131,7 @@ _either("invert", None, "not_")
 
 
 def compare(b: Builder, element: str, symbol: str, x: Value, y: Value) -> Value:
+    """A comparison: unequal to anything is true of NaN, all else false."""
     if kind(element) == "f":
         return b.fcmp_unordered(symbol, x, y) if symbol == "!=" else b.fcmp_ordered(symbol, x, y)
     return (b.icmp_signed if kind(element) == "i" else b.icmp_unsigned)(symbol, x, y)
@@ -190,6 +197,8 @@ def _absolute(b: Builder, element: str, x: Value) -> Value:
 
 
 def extremum(symbol: str) -> Emit:
+    """The better operand by `symbol`; NaN wins, and of equal ones the first."""
+
     def emit(b: Builder, element: str, x: Value, y: Value) -> Value:
         better = b.select(compare(b, element, symbol, y, x), y, x)
         if kind(element) == "f":
@@ -203,7 +212,9 @@ EMIT["maximum"], EMIT["minimum"] = extremum(">"), extremum("<")
 
 
 def convert(b: Builder, source: str, target: str, x: Value) -> Value:
-    """Lanes of one element as another: floats to integers saturate (NaN gives 0), integers wrap, to bool is != 0."""
+    """Lanes of one element as another: floats to integers saturate (NaN gives 0), integers wrap, to
+    bool is != 0.
+    """
     if source == target:
         return x
     if target == "bool":
@@ -256,7 +267,9 @@ def from_bfloat16_bits(b: Builder, x: Value) -> Value:
 
 
 def lookup(name: str, table: tuple[int, ...]) -> None:
-    """table[index] for i64 lanes, the table a constant in the module; the last word for any index outside."""
+    """table[index] for i64 lanes, the table a constant in the module; the last word for any index
+    outside.
+    """
 
     def emit(b: Builder, element: str, index: Value) -> Value:
         place = b.module.globals.get(name)

@@ -1,7 +1,8 @@
 """The IR of division with a remainder: floordiv, mod and fmod, which never trap.
 
-Integers up to 32 bits divide in floating point, which is exact for them and fast on vectors; 64-bit ones divide lane by
-lane. Floats: the exact remainder is a loop over the lanes' quotients, 52 bits (23 for f32) at a time. Must not know Numba.
+Integers up to 32 bits divide in floating point, which is exact for them and fast on vectors; 64-bit
+ones divide lane by lane. Floats: the exact remainder is a loop over the lanes' quotients, 52 bits
+(23 for f32) at a time. Must not know Numba.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from codegen.vector.llvm import LLVM, Builder, Value, constant, named, vector
 
 
 def _divide_integers(b: Builder, e: str, x: Value, y: Value) -> tuple[Value, Value, Value]:
-    """Quotient cut towards 0, remainder, and the divisor used: 1 in place of 0 and of -1 under the most negative."""
+    """Quotient cut towards 0, remainder, and the divisor used: 1 in place of 0 and of -1 under the
+    most negative.
+    """
     signed, zero, one = kind(e) == "i", constant(e, 0), constant(e, 1)
     unfit = b.icmp_signed("==", y, zero)
     if signed:
@@ -65,8 +68,9 @@ def _fmod(b: Builder, e: str, x: Value, y: Value) -> Value:
 def _float_remainder(b: Builder, e: str, x: Value, y: Value) -> Value:
     """x - y*trunc(x/y), exactly.
 
-    With q the quotient rounded to the format, rest - q*y is exactly representable, whatever the size of q, so one fma
-    takes 52 (23) bits off the quotient; the usual case is one step. A quotient that overflows is taken of a larger divisor.
+    With q the quotient rounded to the format, rest - q*y is exactly representable, whatever the
+    size of q, so one fma takes 52 (23) bits off the quotient; the usual case is one step. A
+    quotient that overflows is taken of a larger divisor.
     """
     zero, infinity = constant(e, 0.0), constant(e, float("inf"))
     size = named(b, "fabs", y)

@@ -1,4 +1,5 @@
-"""The IR of functions across lanes and of the chunk stack: LANES_EMIT[name](builder, element, *values).
+"""The IR of functions across lanes and of the chunk stack: LANES_EMIT[name](builder, element,
+*values).
 
 Must not know Numba.
 """
@@ -20,31 +21,33 @@ LANES_EMIT: dict[str, Callable[..., Any]] = {}
 
 
 def emits(emit: Callable[..., Any]) -> Callable[..., Any]:
-    LANES_EMIT[emit.__name__] = emit
+    """The IR of the function of that name, without its underscore."""
+    LANES_EMIT[emit.__name__.lstrip("_")] = emit
     return emit
 
 
 @emits
-def full(b: Builder, e: str, x: Value) -> Value:
+def _full(b: Builder, e: str, x: Value) -> Value:
     return splat(b, x)
 
 
 @emits
-def below(b: Builder, e: str, left: Value) -> Value:
+def _below(b: Builder, e: str, left: Value) -> Value:
     return live(b, left)
 
 
 @emits
-def lane_index(b: Builder, e: str, i: Value) -> Value:
+def _lane_index(b: Builder, e: str, i: Value) -> Value:
     return b.add(splat(b, i), constants(INT64, range(WIDTH)))
 
 
 @emits
-def first(b: Builder, e: str, v: Value) -> Value:
+def _first(b: Builder, e: str, v: Value) -> Value:
     return b.extract_element(v, INDEX(0))
 
 
 def rotate(b: Builder, e: str, v: Value, count: int) -> Value:
+    """Lane l gets lane l + count, around the end."""
     return shuffle(b, v, [(lane + count) % WIDTH for lane in range(WIDTH)])
 
 
@@ -67,9 +70,9 @@ _tree("lane_any", lambda b, e, x, y: b.or_(x, y))
 _tree("lane_all", lambda b, e, x, y: b.and_(x, y))
 
 
-# ---- the stack of chunks ---------------------------------------------------------------------------------------------
+# ---- the stack of chunks -------------------------------------------------------------------------
 @emits
-def tree_new(b: Builder, e: str) -> Value:
+def _tree_new(b: Builder, e: str) -> Value:
     with b.goto_entry_block():
         return b.alloca(LLVM["f64"], size=INT64(LEVELS))
 

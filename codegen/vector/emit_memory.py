@@ -1,8 +1,9 @@
 """The IR of loads and stores: MEMORY_EMIT[name](builder, memory element, *values).
 
-Values are LLVM's: pointers, int64 scalars, lanes. float16 is converted by the machine, bfloat16 by integer work, a bool is a
-byte beside one-bit lanes. Gathers and scatters of 8- and 16-bit elements, which no machine has, are sixteen scalar accesses;
-dead lanes go to a place on the stack. Must not know Numba.
+Values are LLVM's: pointers, int64 scalars, lanes. float16 is converted by the machine, bfloat16 by
+integer work, a bool is a byte beside one-bit lanes. Gathers and scatters of 8- and 16-bit elements,
+which no machine has, are sixteen scalar accesses; dead lanes go to a place on the stack. Must not
+know Numba.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ MEMORY_EMIT: dict[str, Callable[..., Any]] = {}
 
 
 def emits(emit: Callable[..., Any]) -> Callable[..., Any]:
-    MEMORY_EMIT[emit.__name__] = emit
+    """The IR of the function of that name, without its underscore."""
+    MEMORY_EMIT[emit.__name__.lstrip("_")] = emit
     return emit
 
 
@@ -67,6 +69,7 @@ def to_memory(b: Builder, element: str, x: Value) -> Value:
 
 
 def address(b: Builder, p: Value, i: Value, type_: Any) -> Value:
+    """The address of p[i] as a pointer to `type_`."""
     return b.bitcast(b.gep(p, [i]), type_.as_pointer())
 
 
@@ -82,19 +85,19 @@ def _filled(b: Builder, element: str, mask: Value, lanes: Value, fill: Value) ->
 
 
 @emits
-def load(b: Builder, e: str, p: Value, i: Value) -> Value:
+def _load(b: Builder, e: str, p: Value, i: Value) -> Value:
     value = b.load(address(b, p, i, memory_vector(e)))
     value.align = size_of(e)
     return from_memory(b, e, value)
 
 
 @emits
-def store(b: Builder, e: str, p: Value, i: Value, v: Value) -> None:
+def _store(b: Builder, e: str, p: Value, i: Value, v: Value) -> None:
     b.store(to_memory(b, e, v), address(b, p, i, memory_vector(e))).align = size_of(e)
 
 
 @emits
-def load_masked(b: Builder, e: str, p: Value, i: Value, mask: Value, fill: Value) -> Value:
+def _load_masked(b: Builder, e: str, p: Value, i: Value, mask: Value, fill: Value) -> Value:
     plain = OF_MEMORY[e] == e != "bool"  # the fill is a memory value too: one instruction does all
     beside = splat(b, fill) if plain else ir.Constant(memory_vector(e), [0] * WIDTH)
     place = address(b, p, i, memory_vector(e))
@@ -103,19 +106,19 @@ def load_masked(b: Builder, e: str, p: Value, i: Value, mask: Value, fill: Value
 
 
 @emits
-def store_masked(b: Builder, e: str, p: Value, i: Value, mask: Value, v: Value) -> None:
+def _store_masked(b: Builder, e: str, p: Value, i: Value, mask: Value, v: Value) -> None:
     place = address(b, p, i, memory_vector(e))
     _masked(b, "store", e, to_memory(b, e, v), place, INDEX(size_of(e)), mask)
 
 
 @emits
-def load_part(b: Builder, e: str, p: Value, i: Value, left: Value, fill: Value) -> Value:
-    return load_masked(b, e, p, i, live(b, left), fill)
+def _load_part(b: Builder, e: str, p: Value, i: Value, left: Value, fill: Value) -> Value:
+    return _load_masked(b, e, p, i, live(b, left), fill)
 
 
 @emits
-def store_part(b: Builder, e: str, p: Value, i: Value, left: Value, v: Value) -> None:
-    store_masked(b, e, p, i, live(b, left), v)
+def _store_part(b: Builder, e: str, p: Value, i: Value, left: Value, v: Value) -> None:
+    _store_masked(b, e, p, i, live(b, left), v)
 
 
 def _places(b: Builder, e: str, p: Value, index: Value) -> Value:
@@ -140,7 +143,7 @@ def _single_places(b: Builder, e: str, p: Value, index: Value, mask: Value) -> l
 
 
 @emits
-def gather_masked(b: Builder, e: str, p: Value, index: Value, mask: Value, fill: Value) -> Value:
+def _gather_masked(b: Builder, e: str, p: Value, index: Value, mask: Value, fill: Value) -> Value:
     if size_of(e) < 4:
         lanes = ir.Constant(memory_vector(e), ir.Undefined)
         for lane, place in enumerate(_single_places(b, e, p, index, mask)):
@@ -151,7 +154,7 @@ def gather_masked(b: Builder, e: str, p: Value, index: Value, mask: Value, fill:
 
 
 @emits
-def scatter_masked(b: Builder, e: str, p: Value, index: Value, mask: Value, v: Value) -> None:
+def _scatter_masked(b: Builder, e: str, p: Value, index: Value, mask: Value, v: Value) -> None:
     if size_of(e) < 4:
         values = to_memory(b, e, v)
         for lane, place in enumerate(_single_places(b, e, p, index, mask)):
@@ -162,32 +165,32 @@ def scatter_masked(b: Builder, e: str, p: Value, index: Value, mask: Value, v: V
 
 
 @emits
-def gather(b: Builder, e: str, p: Value, index: Value) -> Value:
-    return gather_masked(
+def _gather(b: Builder, e: str, p: Value, index: Value) -> Value:
+    return _gather_masked(
         b, e, p, index, constant("bool", 1), ir.Constant(vector(OF_MEMORY[e]).element, 0)
     )
 
 
 @emits
-def gather_part(b: Builder, e: str, p: Value, index: Value, left: Value, fill: Value) -> Value:
-    return gather_masked(b, e, p, index, live(b, left), fill)
+def _gather_part(b: Builder, e: str, p: Value, index: Value, left: Value, fill: Value) -> Value:
+    return _gather_masked(b, e, p, index, live(b, left), fill)
 
 
 @emits
-def scatter(b: Builder, e: str, p: Value, index: Value, v: Value) -> None:
-    scatter_masked(b, e, p, index, constant("bool", 1), v)
+def _scatter(b: Builder, e: str, p: Value, index: Value, v: Value) -> None:
+    _scatter_masked(b, e, p, index, constant("bool", 1), v)
 
 
 @emits
-def scatter_part(b: Builder, e: str, p: Value, index: Value, left: Value, v: Value) -> None:
-    scatter_masked(b, e, p, index, live(b, left), v)
+def _scatter_part(b: Builder, e: str, p: Value, index: Value, left: Value, v: Value) -> None:
+    _scatter_masked(b, e, p, index, live(b, left), v)
 
 
 @emits
-def load_one(b: Builder, e: str, p: Value, i: Value) -> Value:
+def _load_one(b: Builder, e: str, p: Value, i: Value) -> Value:
     return from_memory(b, e, splat(b, b.load(b.gep(p, [i]))))
 
 
 @emits
-def store_one(b: Builder, e: str, p: Value, i: Value, v: Value) -> None:
+def _store_one(b: Builder, e: str, p: Value, i: Value, v: Value) -> None:
     b.store(b.extract_element(to_memory(b, e, v), INDEX(0)), b.gep(p, [i]))

@@ -40,13 +40,17 @@ def _to_odd(total: Any, error: Any) -> Any:
 
 
 def _float32(x: Any, y: Any, z: Any) -> Any:
-    """The product is exact in float64; the sum is rounded to odd there, so that the step to float32 rounds once."""
+    """The product is exact in float64; the sum is rounded to odd there, so that the step to float32
+    rounds once.
+    """
     total, error = _two_sum(x.astype(np.float64) * y, z.astype(np.float64))
     return _to_odd(total, error).astype(np.float32)
 
 
 def _float64(x: Any, y: Any, z: Any) -> Any:
-    """Boldo and Melquiond: the low parts are summed with rounding to odd. Extreme exponents take exact fractions."""
+    """Boldo and Melquiond: the low parts are summed with rounding to odd. Extreme exponents take
+    exact fractions.
+    """
     product, low = _two_product(x, y)
     high, rest = _two_sum(z, low)
     total, error = _two_sum(product, high)

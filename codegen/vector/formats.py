@@ -1,7 +1,9 @@
-"""Floating formats of the vector mathematics: the constants of float32 and float64, and the steps that functions share.
+"""Floating formats of the vector mathematics: the constants of float32 and float64, and the steps
+that functions share.
 
-A body is written once over a `Format` and read for each. `SHORT` is float64 lanes with the short polynomials: float32
-functions that need not be the fastest are computed in it and rounded. Must not know LLVM or Numba.
+A body is written once over a `Format` and read for each. `SHORT` is float64 lanes with the short
+polynomials: float32 functions that need not be the fastest are computed in it and rounded. Must not
+know LLVM or Numba.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from codegen.vector.primitives import fma, from_bits, to_bits, to_f32, to_f64, t
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Constants of a format. Integer work is on unsigned lanes: shifts bring zeros in, sums wrap."""
+    """Constants of a format. Integer work is on unsigned lanes: shifts bring zeros, sums wrap."""
 
     name: str  # of its tables
     real: Callable[[Any], Any]  # a literal of the format
@@ -29,8 +31,8 @@ class Format:
     literal: Any  # an unsigned literal
     ln2: float  # ln2 and ln2_low together have twice the format's precision
     ln2_low: float
-    ln2_round: float  # ln2 with trailing zeros, so that its product with an exponent is exact, and the rest
-    ln2_rest: float
+    ln2_round: float  # ln2 with trailing zeros, so that its product with an exponent is exact
+    ln2_rest: float  # ln2 - ln2_round
     least_exp: float  # below it exp is 0
     most_exp: float  # above it exp is infinite
 
@@ -80,13 +82,13 @@ class Format:
         )
 
     def scaled(self, y: Any, shifted: Any, extra: int = 0) -> Any:
-        """y * 2**(n + extra), in two steps: denormal results round once, and overflow is infinite."""
+        """y * 2**(n + extra) in two steps: denormal results round once, overflow is infinite."""
         twice = self.bits(shifted) - self.whole(self.magic_bits - 2 * self.bias - extra)
         half, shift = twice >> self.whole(1), self.whole(self.mantissa)
         return y * from_bits(half << shift) * from_bits((twice - half) << shift)
 
     def number(self, k: Any) -> Any:
-        """Small integer lanes (below 0 too, wrapped) as floats, without a conversion instruction."""
+        """Small integers (below 0 too, wrapped) as floats, without a conversion instruction."""
         return from_bits(k + self.whole(self.magic_bits)) - self.real(self.magic)
 
 
@@ -127,7 +129,9 @@ Body = Callable[..., Any]
 
 
 def bodies(body: Body, direct: bool = False) -> dict[str, Body]:
-    """The bodies for f32 and f64 lanes of one over a format. Unless `direct`, f32 is computed in float64 lanes."""
+    """The bodies for f32 and f64 lanes of one over a format. Unless `direct`, f32 is computed in
+    float64 lanes.
+    """
 
     def double(*x: Any) -> Any:
         return body(F64, *x)

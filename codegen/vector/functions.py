@@ -1,12 +1,13 @@
 """Vector functions: straight-line text on vector values, one body for each lane element.
 
-The body is plain Python over primitives, so it is read like kernel text: un-jitted on `Lanes`, as IR on `Emitted`, as scalar
-text on `Written`. Numba runs it once over an IR builder, which costs no type inference. Must not know LLVM or Numba.
+The body is plain Python over primitives, so it is read like kernel text: un-jitted on `Lanes`, as
+IR on `Emitted`. Numba runs it once over an IR builder, which costs no
+type inference. Must not know LLVM or Numba.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from codegen.vector.elements import DTYPE
@@ -18,7 +19,9 @@ FUNCTIONS: dict[str, VectorFunction] = {}
 
 
 class VectorFunction:
-    """A function with a body for each element it works on; of several operands, scalars take the vectors' element."""
+    """A function with a body for each element it works on; of several operands, scalars take the
+    vectors' element.
+    """
 
     def __init__(
         self, name: str, arity: int, bodies: dict[str, Body], result: Callable[[str], str] = same
@@ -30,31 +33,39 @@ class VectorFunction:
         return f"<vector function {self.name}>"
 
     def __call__(self, *operands: Any) -> Any:
+        """The body of the operands' element, read as they are."""
         element = self.lead([(element_of(x), isinstance(x, Reading)) for x in operands])
         return self.bodies[element](
             *(x if isinstance(x, Reading) else scalar(element, x) for x in operands)
         )
 
     def lead(self, operands: Sequence[tuple[str, bool]]) -> str:
-        """The lane element that operands (element, is a vector) agree on; TypeError when they do not."""
+        """The lane element that operands (element, is a vector) agree on; TypeError when they do
+        not.
+        """
         if len(operands) != self.arity:
             raise TypeError(f"{self.name} takes {self.arity} operands; got {len(operands)}")
         found = {e for e, vector in operands if vector}
         if len(found) != 1 or not found <= set(self.bodies):
-            raise TypeError(
-                f"{self.name} works on {', '.join(self.bodies)} lanes; got {', '.join(sorted(found))}"
-            )
+            wanted, came = ", ".join(self.bodies), ", ".join(sorted(found))
+            raise TypeError(f"{self.name} works on {wanted} lanes; got {came}")
         return found.pop()
 
     def operand_element(self, position: int, element: str) -> str:
+        """The element of operand `position`: that of the function."""
         return element
 
 
 def define_function(
-    name: str, arity: int = 1, result: Callable[[str], str] = same, **bodies: Body
+    name: str,
+    arity: int = 1,
+    result: Callable[[str], str] = same,
+    bodies: Mapping[str, Body] | None = None,
+    **more: Body,
 ) -> VectorFunction:
     """A named function of kernel text: define_function("exp", f32=body, f64=body)."""
-    FUNCTIONS[name] = function = VectorFunction(name, arity, bodies, result)
+    found = dict(bodies or {}) | more
+    FUNCTIONS[name] = function = VectorFunction(name, arity, found, result)
     return function
 
 

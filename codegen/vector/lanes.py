@@ -1,6 +1,8 @@
-"""Functions across lanes, un-jitted: making vectors from scalars, moving lanes, combining them in the fixed tree.
+"""Functions across lanes, un-jitted: making vectors from scalars, moving lanes, combining them in
+the fixed tree.
 
-Lanes combine in halves: l with l+8, then l+4, l+2, l+1. The compiled meaning is in `emit_lanes.py`. Must not know LLVM.
+Lanes combine in halves: l with l+8, then l+4, l+2, l+1. The compiled meaning is in `emit_lanes.py`.
+Must not know LLVM.
 """
 
 from __future__ import annotations
@@ -79,17 +81,21 @@ def lane_all(v: Lanes) -> Any:
     return _tree(v, np.bitwise_and)
 
 
-# ---- a stack that combines chunks in pairs of neighbours -------------------------------------------------------------
+# ---- a stack that combines chunks in pairs of neighbours -----------------------------------------
 LEVELS = 48  # room for 2**48 chunks
 
 
 def tree_new() -> Any:
-    """An empty stack of float64 chunk results, for `tree_push` and `tree_total` or their product twins."""
+    """An empty stack of float64 chunk results, for `tree_push` and `tree_total` or their product
+    twins.
+    """
     return np.zeros(LEVELS)
 
 
 def tree_push(stack: Any, chunk: int, value: Any) -> None:
-    """Add chunk number `chunk` (0, 1, 2 ... in order): neighbours combine in pairs, then pairs of pairs."""
+    """Add chunk number `chunk` (0, 1, 2 ... in order): neighbours combine in pairs, then pairs of
+    pairs.
+    """
     _push(stack, chunk, value, np.add)
 
 

@@ -1,4 +1,6 @@
-"""LLVM's types and small building blocks for vector values. Knows llvmlite's IR builder; must not know Numba."""
+"""LLVM's types and small building blocks for vector values. Knows llvmlite's IR builder; must not
+know Numba.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ MEMORY: dict[str, Any] = LLVM | {
 
 
 class Width:
-    """How many lanes values have that are being emitted: 16, or 1 (plain scalars) in a loop over lanes."""
+    """How many lanes values have that are being emitted: 16, or 1 (plain scalars) in a loop over
+    lanes.
+    """
 
     now = WIDTH
 
@@ -55,6 +59,7 @@ def like(type_: Any, element: Any) -> Any:
 
 
 def memory_vector(element: str) -> Any:
+    """The type of 16 neighbours in a buffer."""
     return ir.VectorType(MEMORY[element], WIDTH)
 
 
@@ -64,13 +69,9 @@ def suffix(type_: Any) -> str:
         return f"v{type_.count}{suffix(type_.element)}"
     if isinstance(type_, ir.FloatType):
         return "f32"
-    return (
-        "f64"
-        if isinstance(type_, ir.DoubleType)
-        else "f16"
-        if isinstance(type_, ir.HalfType)
-        else str(type_)
-    )
+    if isinstance(type_, ir.HalfType):
+        return "f16"
+    return "f64" if isinstance(type_, ir.DoubleType) else str(type_)
 
 
 def constant(element: str, value: Any) -> Value:
@@ -86,6 +87,7 @@ def constant_lane(x: Value) -> Any:
 
 
 def constants(type_: Any, values: Sequence[Any]) -> Value:
+    """A vector of written-out scalars."""
     return ir.Constant(ir.VectorType(type_, len(values)), list(values))
 
 
@@ -99,6 +101,7 @@ def splat(b: Builder, x: Value) -> Value:
 
 
 def shuffle(b: Builder, v: Value, lanes: Sequence[int]) -> Value:
+    """The vector of these lanes of v."""
     return b.shuffle_vector(v, ir.Constant(v.type, ir.Undefined), constants(INDEX, lanes))
 
 

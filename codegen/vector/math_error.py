@@ -54,5 +54,5 @@ def _erfc(f: Format, x: Any) -> Any:
     return select(absolute(x) < f.real(0.5), near, select(x != x, x, far))
 
 
-erf = define_function("erf", **bodies(_erf, direct=True))
-erfc = define_function("erfc", **bodies(_erfc))
+erf = define_function("erf", bodies=bodies(_erf, direct=True))
+erfc = define_function("erfc", bodies=bodies(_erfc))

@@ -13,14 +13,16 @@ from codegen.vector.primitives import absolute, copysign, fma, select
 
 
 def reduce(f: Format, x: Any) -> tuple[Any, Any, Any]:
-    """n of x = n*ln2 + r (as `Format.nearest` gives it), r, and r before its last rounding's part was taken off."""
+    """n of x = n*ln2 + r (as `Format.nearest` gives it), r, and r before its last rounding's part
+    was taken off.
+    """
     shifted, n = f.nearest(x, LOG2_E)
     exact = fma(n, f.real(-f.ln2), x)
     return shifted, fma(n, f.real(-f.ln2_low), exact), exact
 
 
 def power_of_e(f: Format, x: Any, extra: int = 0) -> Any:
-    """exp(x) * 2**extra for x where neither n nor the result needs care at the low end or is NaN."""
+    """exp(x) * 2**extra where x is within the bounds of the format, or NaN."""
     shifted, r, _ = reduce(f, x)
     y = fma(f.polynomial("EXP", r), r * r, r) + f.real(1)
     return f.scaled(y, shifted, extra)
@@ -49,7 +51,9 @@ def _expm1(f: Format, x: Any) -> Any:
 
 
 def _sigmoid(f: Format, x: Any) -> Any:
-    """With e = exp(-|x|): e/(1+e) or 1/(1+e); the division's rounding, and that of 1+e, are put right by its remainder."""
+    """With e = exp(-|x|): e/(1+e) or 1/(1+e); the division's rounding, and that of 1+e, are put
+    right by its remainder.
+    """
     low = f.real(f.least_exp)
     size = -absolute(x)
     e = power_of_e(f, select(size < low, low, size))
@@ -93,10 +97,10 @@ def _cosh(f: Format, x: Any) -> Any:
     return half + f.real(0.25) / half
 
 
-exp = define_function("exp", **bodies(_exp, direct=True))
-exp2 = define_function("exp2", **bodies(_exp2, direct=True))
-expm1 = define_function("expm1", **bodies(_expm1, direct=True))
-sigmoid = define_function("sigmoid", **bodies(_sigmoid, direct=True))
-tanh = define_function("tanh", **bodies(_tanh, direct=True))
-sinh = define_function("sinh", **bodies(_sinh))
-cosh = define_function("cosh", **bodies(_cosh))
+exp = define_function("exp", bodies=bodies(_exp, direct=True))
+exp2 = define_function("exp2", bodies=bodies(_exp2, direct=True))
+expm1 = define_function("expm1", bodies=bodies(_expm1, direct=True))
+sigmoid = define_function("sigmoid", bodies=bodies(_sigmoid, direct=True))
+tanh = define_function("tanh", bodies=bodies(_tanh, direct=True))
+sinh = define_function("sinh", bodies=bodies(_sinh))
+cosh = define_function("cosh", bodies=bodies(_cosh))

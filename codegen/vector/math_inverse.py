@@ -23,7 +23,9 @@ PI_QUARTER, PI_QUARTER_LOW = 0.7853981633974483, 3.061616997868383e-17
 
 
 def _reduce_sine(f: Format, x: Any) -> tuple[Any, Any, Any, Any]:
-    """For |x| beyond 1/2 (the mask) s = sqrt((1-|x|)/2), else |x|; what asin(s) is above s, and s' own error."""
+    """For |x| beyond 1/2 (the mask) s = sqrt((1-|x|)/2), else |x|; what asin(s) is above s, and s'
+    own error.
+    """
     size, half = absolute(x), f64(0.5)
     large = size > half
     square = select(large, fma(size, -half, half), x * x)
@@ -59,7 +61,9 @@ def _acos(f: Format, x: Any) -> Any:
 
 
 def arc_tangent(f: Format, above: Any, below: Any) -> tuple[Any, Any, Any]:
-    """atan(above/below) = k*pi/4 + angle for 0 <= above <= below, below positive: k (0 or 1), the angle, its correction."""
+    """atan(above/below) = k*pi/4 + angle for 0 <= above <= below, below positive: k (0 or 1), the
+    angle, its correction.
+    """
     steep = above > below * f64(0.4142135623730950)
     top, bottom = select(steep, above - below, above), select(steep, above + below, below)
     inverse = f64(1) / bottom
@@ -89,36 +93,32 @@ def _atan(f: Format, x: Any) -> Any:
 
 
 def _atan2(f: Format, y: Any, x: Any) -> Any:
-    """The angle of the point (x, y): that of the smaller over the larger size, put into its octant."""
+    """The angle of the point (x, y): of the smaller over the larger size, put into its octant."""
+    zero, one, infinity = f64(0), f64(1), f64(inf)
     rise, run = absolute(y), absolute(x)
-    swapped = rise > run
-    above, below = select(swapped, run, rise), select(swapped, rise, run)
-    # Both 0 count as 0/1, both infinite as 1/1; sizes are brought near 1, where sums and inverses are in range.
-    both = above == f64(inf)
-    above, below = select(both, f64(1), above), select(both, f64(1), below)
-    below = select(below == f64(0), f64(1), below)
+    steep = rise > run
+    above, below = select(steep, run, rise), select(steep, rise, run)
+    # Both 0 count as 0/1, both infinite as 1/1, one infinite as 0/1.
+    endless = below == infinity
+    above = select(above == infinity, one, select(endless, zero, above))
+    below = select(endless | (below == zero), one, below)
+    quotient = above / below
+    tiny = above < f64(2.0**-960) * below
+    # Sizes are brought near 1, where sums and inverses are in range.
     exponent = to_u64(to_bits(below)) & u64(0x7FF0000000000000)
-    scale = from_bits(u64(0x7FE0000000000000) - exponent)  # 2**-e, 0 for infinity and the largest
+    scale = from_bits(u64(0x7FE0000000000000) - exponent)
     scale = select(exponent > u64(0x7FC0000000000000), f64(2.0**-1021), scale)
-    tiny = (
-        above < f64(2.0**-960) * below
-    )  # the quotient itself, denormal as it may be, is the angle
-    above, below = above * scale, select(below == f64(inf), below, below * scale)
-    below_one = select(below == f64(inf), f64(1), below)
-    k, angle, rest = arc_tangent(f, select(below == f64(inf), f64(0), above), below_one)
-    back = select(swapped, f64(2) - k, k)
-    minus = swapped
+    k, angle, rest = arc_tangent(f, above * scale, below * scale)
     left = to_u64(to_bits(x)) >= u64(1 << 63)
-    k = select(left, f64(4) - back, back)
-    minus = minus ^ left
+    k = select(steep, f64(2) - k, k)
+    k = select(left, f64(4) - k, k)
+    minus = steep ^ left
     result = _place(k, select(minus, -angle, angle), select(minus, -rest, rest))
-    quotient = select(run == f64(inf), f64(0), rise / select(run == f64(0), f64(1), run))
-    result = select(tiny & ~swapped & ~left, quotient, result)
-    result = copysign(result, y)
-    return select((x != x) | (y != y), x + y, result)
+    result = select(tiny & ~steep & ~left, quotient, result)  # denormal quotients stay as they are
+    return select((x != x) | (y != y), x + y, copysign(result, y))
 
 
-asin = define_function("asin", **bodies(_asin))
-acos = define_function("acos", **bodies(_acos))
-atan = define_function("atan", **bodies(_atan))
-atan2 = define_function("atan2", 2, **bodies(_atan2))
+asin = define_function("asin", bodies=bodies(_asin))
+acos = define_function("acos", bodies=bodies(_acos))
+atan = define_function("atan", bodies=bodies(_atan))
+atan2 = define_function("atan2", 2, bodies=bodies(_atan2))

@@ -1,7 +1,8 @@
-"""Logarithms on lanes, and what is made of one: log, log2, log10, log1p, asinh, acosh, atanh, logaddexp, softplus.
+"""Logarithms on lanes, and what is made of one: log, log2, log10, log1p, asinh, acosh, atanh,
+logaddexp, softplus.
 
-x = 2**n * (1+f) with 1+f from sqrt(1/2) to sqrt(2). Arguments near 1 come as a double word, so that what was lost in
-1 + x is not lost in its logarithm. Must not know LLVM or Numba.
+x = 2**n * (1+f) with 1+f from sqrt(1/2) to sqrt(2). Arguments near 1 come as a double word, so that
+what was lost in 1 + x is not lost in its logarithm. Must not know LLVM or Numba.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from codegen.vector.math_exponential import power_of_e
 from codegen.vector.primitives import absolute, copysign, fma, from_bits, select, sqrt
 
 SQRT_HALF = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}
-PIECES = {  # of 1/ln2, 1/ln10 and log10(2): high part, low part; the last one's high part has trailing zeros
+# 1/ln2, 1/ln10 and log10(2) as double words. The last one's high part has trailing zeros.
+PIECES = {
     "LOG2_E": (1.4426950408889634, 2.0355273740931033e-17),
     "LOG10_E": (0.4342944819032518, 1.098319650216765e-17),
     "LOG10_2": (0.30102999566395283, 2.8363394551044964e-14),
@@ -53,7 +55,7 @@ def _log_f32(x: Any) -> Any:
 
 
 def series(f: Format, y: Any) -> tuple[Any, Any, Any]:
-    """log(1+y) = y - half + rest, with half = y*y/2 rounded, by the series of s = y/(2+y); and s."""
+    """half = y*y/2, rest and s of log(1+y) = y - half + rest, by the series of s = y/(2+y)."""
     s = y / (y + f.real(2))
     square, half = s * s, f.real(0.5) * y * y
     return half, s * (half + f.polynomial("LOG_SERIES", square) * square), s
@@ -76,7 +78,9 @@ def _log(f: Format, x: Any) -> Any:
 
 
 def log_of_sum(f: Format, x: Any, low: Any, times_two: Any = None) -> Any:
-    """log(x + low) for a double word of normal, positive size; log(2x) where the mask `times_two` is true."""
+    """log(x + low) for a double word of normal, positive size; log(2x) where the mask `times_two`
+    is true.
+    """
     n, y, exponent = split(f, x, denormals=False)
     # By 2**-n in two steps: the largest n has no normal inverse.
     low = f.real(0.5) * low * from_bits(f.whole((f.bias + 1) << f.mantissa) - exponent)
@@ -186,11 +190,11 @@ def _logaddexp(f: Format, x: Any, y: Any) -> Any:
 
 
 log = define_function("log", f32=_log_f32, f64=lambda x: _log(F64, x))
-log2 = define_function("log2", **bodies(_log2))
-log10 = define_function("log10", **bodies(_log10))
-log1p = define_function("log1p", **bodies(_log1p, direct=True))
-asinh = define_function("asinh", **bodies(_asinh))
-acosh = define_function("acosh", **bodies(_acosh))
-atanh = define_function("atanh", **bodies(_atanh))
-softplus = define_function("softplus", **bodies(_softplus, direct=True))
-logaddexp = define_function("logaddexp", 2, **bodies(_logaddexp, direct=True))
+log2 = define_function("log2", bodies=bodies(_log2))
+log10 = define_function("log10", bodies=bodies(_log10))
+log1p = define_function("log1p", bodies=bodies(_log1p, direct=True))
+asinh = define_function("asinh", bodies=bodies(_asinh))
+acosh = define_function("acosh", bodies=bodies(_acosh))
+atanh = define_function("atanh", bodies=bodies(_atanh))
+softplus = define_function("softplus", bodies=bodies(_softplus, direct=True))
+logaddexp = define_function("logaddexp", 2, bodies=bodies(_logaddexp, direct=True))

@@ -23,7 +23,7 @@ from codegen.vector.primitives import (
 
 
 def _log2_short(x: Any) -> tuple[Any, Any]:
-    """log2 of a positive normal number, about 2**-45 right: n and the rest."""
+    """log2 of a positive normal number as a sum, 2**-35 right: enough to be rounded to float32."""
     n, y, _ = split(SHORT, x, denormals=False)
     half, rest, _ = series(SHORT, y)
     return n, (y + (rest - half)) * f64(PIECES["LOG2_E"][0])
@@ -147,7 +147,7 @@ def _hypot(f: Format, x: Any, y: Any) -> Any:
     return select(infinite, f64(inf), select((x != x) | (y != y), x + y, root))
 
 
-power = define_function("pow", 2, **bodies(_pow))
-rsqrt = define_function("rsqrt", **bodies(_rsqrt, direct=True))
-cbrt = define_function("cbrt", **bodies(_cbrt))
-hypot = define_function("hypot", 2, **bodies(_hypot))
+power = define_function("pow", 2, bodies=bodies(_pow))
+rsqrt = define_function("rsqrt", bodies=bodies(_rsqrt, direct=True))
+cbrt = define_function("cbrt", bodies=bodies(_cbrt))
+hypot = define_function("hypot", 2, bodies=bodies(_hypot))

@@ -1,16 +1,16 @@
 """sin, cos, tan on lanes, right for every argument.
 
-x = n*pi/2 + r, |r| <= pi/4, r a double word. Up to 2**28 three pieces of pi/2 give it; beyond, 2/pi is multiplied by the
-argument's integer in 192-bit arithmetic, in a block that is jumped over when no lane needs it. float32 is computed in
-float64 lanes. Must not know LLVM or Numba.
+x = n*pi/2 + r, |r| <= pi/4, r a double word. Up to 2**28 three pieces of pi/2 give it; beyond, 2/pi
+is multiplied by the argument's integer in 192-bit arithmetic, in a block that is jumped over when
+no lane needs it. float32 is computed in float64 lanes. Must not know LLVM or Numba.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from codegen.vector.elements import f64, i64, inf, u64
 from codegen.vector.elementary import mul_high
+from codegen.vector.elements import f64, i64, inf, u64
 from codegen.vector.formats import Format, bodies, quick_sum, two_product, two_sum
 from codegen.vector.functions import define_function
 from codegen.vector.primitives import (
@@ -36,7 +36,9 @@ def pattern(x: Any) -> Any:
 
 
 def _near(f: Format, size: Any) -> tuple[Any, Any, Any]:
-    """Quadrant (its low bits), r and its low part (nothing of meaning in SHORT), for |x| up to REACH."""
+    """Quadrant (its low bits), r and its low part (nothing of meaning in SHORT), for |x| up to
+    REACH.
+    """
     shifted, n = f.nearest(size, 0.6366197723675814)
     high, middle, low = map(f64, PI_HALVES)
     exact = fma(-n, high, size)
@@ -59,10 +61,13 @@ def _window(start: Any, count: int) -> list[Any]:
 
 
 def _far(size: Any) -> tuple[Any, Any, Any]:
-    """The same for any finite size above 1, by Payne and Hanek: only bits of the product below 4 quadrants are kept."""
+    """The same for any finite size above 1, by Payne and Hanek: only bits of the product below 4
+    quadrants are kept.
+    """
     bits = pattern(size)
     integer = (bits & u64(0xFFFFFFFFFFFFF)) | u64(0x10000000000000)
-    # size = integer * 2**(exponent - 1075); bits of 2/pi that stand for multiples of 4 quadrants are left out.
+    # size = integer * 2**(exponent - 1075); bits of 2/pi that stand for multiples of 4 quadrants
+    # are left out.
     high, middle, low = _window((bits >> u64(52)) - u64(1075 - 62), 3)
     carried = mul_high(integer, low)
     second = carried + integer * middle
@@ -90,7 +95,9 @@ def _far(size: Any) -> tuple[Any, Any, Any]:
 
 
 def reduce(f: Format, x: Any) -> tuple[Any, Any, Any]:
-    """Quadrant (its low two bits), r and its low part (None in SHORT) of |x|; NaN of what is not finite."""
+    """Quadrant (its low two bits), r and its low part (None in SHORT) of |x|; NaN of what is not
+    finite.
+    """
     size = absolute(x)
     near = _near(f, size)
     huge = (size > f64(REACH)) & (size < f64(inf))
@@ -122,7 +129,9 @@ def cosine(f: Format, r: Any, low: Any) -> tuple[Any, Any]:
 
 
 def _signed(value: Any, quadrant: Any, odd: Any) -> Any:
-    """`value` negated where bit 1 of the quadrant is set, and once more where `odd` has the sign bit."""
+    """`value` negated where bit 1 of the quadrant is set, and once more where `odd` has the sign
+    bit.
+    """
     flips = (quadrant & u64(2)) << u64(62)
     return from_bits(pattern(value) ^ (flips ^ odd))
 
@@ -161,6 +170,6 @@ def _tan(f: Format, x: Any) -> Any:
     return from_bits(pattern(y) ^ flips ^ (pattern(x) & u64(1 << 63)))
 
 
-sin = define_function("sin", **bodies(_sin))
-cos = define_function("cos", **bodies(_cos))
-tan = define_function("tan", **bodies(_tan))
+sin = define_function("sin", bodies=bodies(_sin))
+cos = define_function("cos", bodies=bodies(_cos))
+tan = define_function("tan", bodies=bodies(_tan))

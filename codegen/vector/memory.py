@@ -1,7 +1,8 @@
-"""Loads and stores of kernel text, un-jitted: a pointer is a flat NumPy array, and a stray index raises.
+"""Loads and stores of kernel text, un-jitted: a pointer is a flat NumPy array, and a stray index
+raises.
 
-Buffers of float16 and bfloat16 give float32 lanes; stores round to the nearest, ties to even. A bool is one byte.
-The compiled meaning is in `emit_memory.py`. Must not know LLVM or Numba.
+Buffers of float16 and bfloat16 give float32 lanes; stores round to the nearest, ties to even. A
+bool is one byte. The compiled meaning is in `emit_memory.py`. Must not know LLVM or Numba.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def lanes_from(p: Array, values: Array) -> Lanes:
 
 
 def check(p: Array, low: int, high: int) -> None:
+    """Refuse elements that the buffer does not have."""
     if not 0 <= low <= high <= len(p):
         raise IndexError(f"elements {low} to {high} of a buffer of {len(p)}")
 
@@ -68,7 +70,9 @@ def gather(p: Array, index: Lanes) -> Lanes:
 
 
 def gather_part(p: Array, index: Lanes, left: int, fill: Any) -> Lanes:
-    """The first `left` lanes from p[index], the others `fill`; the index of the others is not looked at."""
+    """The first `left` lanes from p[index], the others `fill`; the index of the others is not
+    looked at.
+    """
     return _gather(p, index.array, live(left), fill)
 
 

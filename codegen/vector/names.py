@@ -1,20 +1,22 @@
-"""NAMES: what kernel text may say, name -> object. The text is exec'd in it, to be run un-jitted or compiled by Numba.
+"""NAMES: what kernel text may say, name -> object. The text is exec'd in it, to be run un-jitted or
+compiled by Numba.
 
-The same objects serve both: called on `Lanes` they are NumPy; `jit.py`, once imported, tells Numba what they are.
+The same objects serve both: called on `Lanes` they are NumPy; `jit.py`, once imported, tells Numba
+what they are.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from codegen.vector import elements, lanes, memory
-from codegen.vector import math_exponential as _math_exponential  # noqa: F401  fills FUNCTIONS
-from codegen.vector import math_logarithm as _math_logarithm  # noqa: F401
-from codegen.vector import math_trigonometric as _math_trigonometric  # noqa: F401
-from codegen.vector import math_inverse as _math_inverse  # noqa: F401
-from codegen.vector import math_error as _math_error  # noqa: F401
-from codegen.vector import math_power as _math_power  # noqa: F401
 from codegen.vector import elementary as _elementary  # noqa: F401
+from codegen.vector import elements, lanes, memory
+from codegen.vector import math_error as _math_error  # noqa: F401
+from codegen.vector import math_exponential as _math_exponential  # noqa: F401  fills FUNCTIONS
+from codegen.vector import math_inverse as _math_inverse  # noqa: F401
+from codegen.vector import math_logarithm as _math_logarithm  # noqa: F401
+from codegen.vector import math_power as _math_power  # noqa: F401
+from codegen.vector import math_trigonometric as _math_trigonometric  # noqa: F401
 from codegen.vector import philox as _philox  # noqa: F401
 from codegen.vector.functions import FUNCTIONS
 from codegen.vector.primitives import PRIMITIVES

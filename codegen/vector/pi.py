@@ -1,4 +1,5 @@
-"""2/pi in binary, for the reduction of huge angles: a word of zeros, then the first 1216 bits after the point.
+"""2/pi in binary, for the reduction of huge angles: a word of zeros, then the first 1216 bits after
+the point.
 
 floor(2**1216 * 2/pi) in words of 64 bits, the highest first; a test computes it again.
 """

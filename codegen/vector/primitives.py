@@ -1,8 +1,8 @@
 """The primitives on lanes: each one's name, its meaning in NumPy, its operand and result elements.
 
-One meaning in every reading: what NumPy says here is what the emitted IR (`emit.py`) and the scalar text (`scalar.py`) do, to
-the bit (sign and payload of a NaN excepted). Operands share one lane element; a scalar beside a vector takes the vector's.
-Must not know LLVM or Numba.
+One meaning in every reading: what NumPy says here is what the emitted IR (`emit.py`) and the scalar
+text of other printers do, to the bit (sign and payload of a NaN excepted). Operands share one lane
+element; a scalar beside a vector takes the vector's. Must not know LLVM or Numba.
 """
 
 from __future__ import annotations
@@ -12,15 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.vector.elements import (
-    DTYPE,
-    ELEMENT,
-    ELEMENTS,
-    FLOATS,
-    INTEGERS,
-    SAME_SIZE,
-    f32,
-)
+from codegen.vector.elements import DTYPE, ELEMENT, ELEMENTS, FLOATS, INTEGERS, SAME_SIZE, f32
 from codegen.vector.exact import exact_fma
 from codegen.vector.pi import TWO_OVER_PI
 from codegen.vector.readings import OPERATORS, Reading, element_of
@@ -31,15 +23,19 @@ NUMBERS = INTEGERS + FLOATS
 
 
 def same(element: str) -> str:
+    """The result has the operands' element."""
     return element
 
 
 def truth(element: str) -> str:
+    """The result is a mask."""
     return "bool"
 
 
 class Primitive:
-    """A function on lanes. Calling it asks the reading of its operands to apply it; Numba knows it by identity."""
+    """A function on lanes. Calling it asks the reading of its operands to apply it; Numba knows it
+    by identity.
+    """
 
     def __init__(
         self,
@@ -56,6 +52,7 @@ class Primitive:
         return f"<primitive {self.name}>"
 
     def __call__(self, *operands: Any) -> Any:
+        """The primitive in its operands' reading; numbers beside vectors take their element."""
         leader = next((x for x in operands if isinstance(x, Reading)), None)
         if leader is None:
             raise TypeError(
@@ -69,16 +66,18 @@ class Primitive:
         return element
 
     def lead(self, operands: Sequence[tuple[str, bool]]) -> str:
-        """The lane element that operands (element, is a vector) agree on; TypeError when they do not."""
+        """The lane element that operands (element, is a vector) agree on; TypeError when they do
+        not.
+        """
         if len(operands) != self.arity:
             raise TypeError(f"{self.name} takes {self.arity} operands; got {len(operands)}")
         return self.check({e for e, vector in operands if vector})
 
     def check(self, found: set[str]) -> str:
+        """The one element found, if the primitive works on it."""
         if len(found) != 1:
-            raise TypeError(
-                f"{self.name}: vector operands must share one element; got {', '.join(sorted(found))}"
-            )
+            came = ", ".join(sorted(found))
+            raise TypeError(f"{self.name}: vector operands must share one element; got {came}")
         (element,) = found
         if element not in self.elements:
             raise TypeError(f"{self.name} works on {', '.join(self.elements)} lanes; got {element}")
@@ -86,12 +85,16 @@ class Primitive:
 
 
 class Select(Primitive):
-    """select(mask, x, y): lanes of x where the mask is true, else of y. Of two scalars the first one's element counts."""
+    """select(mask, x, y): lanes of x where the mask is true, else of y. Of two scalars the first
+    one's element counts.
+    """
 
     def operand_element(self, position: int, element: str) -> str:
+        """The mask has bool lanes."""
         return "bool" if position == 0 else element
 
     def lead(self, operands: Sequence[tuple[str, bool]]) -> str:
+        """The element of the two values; of scalars, of the first."""
         if len(operands) != 3 or operands[0][0] != "bool":
             raise TypeError("select takes a mask (bool lanes) and two values")
         return self.check({e for e, vector in operands[1:] if vector} or {operands[1][0]})
@@ -113,7 +116,8 @@ define_operator("sub", 2, np.subtract, elements=NUMBERS)
 define_operator("mul", 2, np.multiply, elements=NUMBERS)
 define_operator("truediv", 2, np.divide, elements=FLOATS)
 define_operator("neg", 1, np.negative, elements=NUMBERS)
-# Floor semantics, as Python's. Integers never trap: by 0 both give 0; the most negative by -1 wraps, and leaves 0.
+# Floor semantics, as Python's. Integers never trap: by 0 both give 0; the most negative by -1
+# wraps, and leaves 0.
 define_operator("floordiv", 2, np.floor_divide, elements=NUMBERS)
 define_operator("mod", 2, np.remainder, elements=NUMBERS)
 define_operator("lt", 2, np.less, result=truth)
@@ -156,7 +160,8 @@ def _minimum(x: Any, y: Any) -> Any:
     return np.where(y != y, y, np.where(y < x, y, x))
 
 
-# NaN wins on either side; of equal values (-0 and 0 too) the first. One compare-free max instruction and one blend.
+# NaN wins on either side; of equal values (-0 and 0 too) the first. One compare-free max
+# instruction and one blend.
 maximum = define("maximum", 2, _maximum)
 minimum = define("minimum", 2, _minimum)
 
@@ -212,12 +217,14 @@ round_bf16 = define(
 )
 
 
-# ---- constant tables -------------------------------------------------------------------------------------------------
+# ---- constant tables -----------------------------------------------------------------------------
 TABLES: dict[str, tuple[int, ...]] = {}
 
 
 def define_table(name: str, words: tuple[int, ...]) -> Primitive:
-    """A primitive that maps i64 lanes to u64 words of a constant table; an index outside it, to the last word."""
+    """A primitive that maps i64 lanes to u64 words of a constant table; an index outside it, to the
+    last word.
+    """
     TABLES[name] = words
     array = np.array(words, np.uint64)
 
@@ -227,5 +234,6 @@ def define_table(name: str, words: tuple[int, ...]) -> Primitive:
     return define(name, 1, meaning, elements=("i64",), result=lambda _: "u64")
 
 
-# 2/pi in binary: 64 zeros, then 1216 bits after the point, for angles beyond the reach of multiplication.
+# 2/pi in binary: 64 zeros, then 1216 bits after the point, for angles beyond the reach of
+# multiplication.
 two_over_pi = define_table("two_over_pi", TWO_OVER_PI)

@@ -1,6 +1,8 @@
-"""The readings of a vector value that Python itself runs: `Lanes` (NumPy) and the base of the others.
+"""The readings of a vector value that Python itself runs: `Lanes` (NumPy) and the base of the
+others.
 
-A reading carries Python's operators and one method, `apply`, which says what happens when a primitive meets it:
+A reading carries Python's operators and one method, `apply`, which says what happens when a
+primitive meets it:
 
     Lanes     un-jitted: 16 NumPy scalars, for the debugger and the tests
     Emitted   while a vector function is written as LLVM IR (`emit.py`)
@@ -40,7 +42,7 @@ class Reading:
     element: str
 
     def apply(self, primitive: Primitive, element: str, operands: Sequence[Any]) -> Any:
-        """The primitive on these operands, all of lane element `element` or scalars to be made so."""
+        """The primitive on operands of one lane element, or scalars to be made so."""
         raise NotImplementedError
 
     def rarely(
@@ -68,7 +70,7 @@ class Reading:
     __rshift__, __rrshift__ = _binary("rshift"), _reflected("rshift")
     __lt__, __le__ = _binary("lt"), _binary("le")
     __gt__, __ge__ = _binary("gt"), _binary("ge")
-    __eq__, __ne__ = _binary("eq"), _binary("ne")  # type: ignore[assignment]
+    __eq__, __ne__ = _binary("eq"), _binary("ne")
     __hash__ = None  # type: ignore[assignment]
 
     def __neg__(self) -> Any:
@@ -93,12 +95,14 @@ class Lanes(Reading):
 
     @property
     def element(self) -> str:  # type: ignore[override]
+        """The lane element."""
         return ELEMENT[self.array.dtype]
 
     def __repr__(self) -> str:
         return f"Lanes({self.array!r})"
 
     def apply(self, primitive: Primitive, element: str, operands: Sequence[Any]) -> Lanes:
+        """The primitive's meaning in NumPy."""
         values = [
             x.array if isinstance(x, Lanes) else scalar(primitive.operand_element(k, element), x)
             for k, x in enumerate(operands)
@@ -127,11 +131,14 @@ class Constructor:
         return f"<constructor {self.element}>"
 
     def __call__(self, x: Any) -> Any:
+        """Un-jitted, a NumPy scalar."""
         return scalar(self.element, x)
 
 
 def scalar(element: str, x: Any) -> Any:
-    """`x` as a NumPy scalar of a lane element; integers wrap and floats are cut, as a compiled cast does."""
+    """`x` as a NumPy scalar of a lane element; integers wrap and floats are cut, as a compiled cast
+    does.
+    """
     if kind(element) in "iu" and isinstance(x, int | np.integer):
         return np.array(int(x) & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(DTYPE[element])[()]
     return DTYPE[element](x)
@@ -140,10 +147,11 @@ def scalar(element: str, x: Any) -> Any:
 def rarely(
     mask: Reading, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """select(mask, value of body(*operands), otherwise), lane by lane, for a mask that is mostly false everywhere.
+    """select(mask, value of body(*operands), otherwise), lane by lane, for a mask that is mostly
+    false everywhere.
 
-    The body computes lanes one by one, from its operands and literals only; it is jumped over when no lane needs it, and its
-    operands must be harmless in the lanes that do not.
+    The body computes lanes one by one, from its operands and literals only; it is jumped over when
+    no lane needs it, and its operands must be harmless in the lanes that do not.
     """
     return mask.rarely(body, operands, otherwise)
 

@@ -1,14 +1,15 @@
-"""RECIPES: what each table of `tables.py` approximates. Read by `coefficients.py` only; needs mpmath.
+"""RECIPES: what each table of `tables.py` approximates. Read by `coefficients.py` only; needs
+mpmath.
 
-Names end in the format of the coefficients: _F32, _F64, or _SHORT for float64 coefficients that are exact enough to be
-rounded to float32 afterwards. Odd and even functions are polynomials in z = x*x.
+Names end in the format of the coefficients: _F32, _F64, or _SHORT for float64 coefficients that are
+exact enough to be rounded to float32 afterwards. Odd and even functions are polynomials in z = x*x.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import mpmath as mp
+import mpmath as mp  # type: ignore[import-untyped]
 
 from codegen.vector.coefficients import Function, Recipe
 

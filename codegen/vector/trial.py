@@ -1,4 +1,6 @@
-"""One kernel text compiled alone and called by address: for tests and benchmarks. Programs are built elsewhere."""
+"""One kernel text compiled alone and called by address: for tests and benchmarks. Programs are
+built elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,21 @@ class Kernel:
     def __init__(self, text: Callable[..., None], operands: str) -> None:
         kinds = [POINTER[o[:-1]] if o.endswith("*") else types.int64 for o in operands.split()]
         start = time.perf_counter()
-        self._function = cfunc(types.void(types.int64, types.int64, *kinds), error_model="numpy")(
-            text
-        )
-        address = self._function.address
+        signature = types.void(types.int64, types.int64, *kinds)
+        # Kept: the machine code lives as long as this object.
+        self._function: Any = cfunc(signature, error_model="numpy")(text)
+        address: Any = self._function.address
         self.seconds = time.perf_counter() - start
         c_types = [ctypes.c_int64 if k is types.int64 else ctypes.c_void_p for k in kinds]
         self._call = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, *c_types)(address)
 
     def __call__(self, lo: int, hi: int, *arguments: Any) -> None:
+        """Run it; arrays are passed by address."""
         self._call(lo, hi, *(a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments))
 
     @property
     def assembly(self) -> str:
+        """The machine code as text."""
         return str(self._function._library.get_asm_str())
 
 
