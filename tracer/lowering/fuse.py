@@ -119,6 +119,7 @@ class Fusion:
                 self.consumers.setdefault(v, []).append(node)
         for number, node in enumerate(graph.nodes):
             self._add(node, number)
+        self._merge_readers()
         self._merge_siblings()
         self.groups = self._ordered()
 
@@ -323,8 +324,47 @@ class Fusion:
     def _shape(self, steps: list[Step]) -> Shape | str:
         return space(steps, self.stored(steps))
 
+    def _merge_readers(self) -> None:
+        """Merge kernels of one space that read the same values in one arrangement, so that these are read once."""
+        readers: dict[Value, list[Group]] = {}
+        for group in self._groups:
+            if group.merged is not None or group.kind != "kernel":
+                continue
+            made = {s.output for s in group.steps}
+            for step in group.steps:
+                for v, dims in zip(step.inputs, step.operands, strict=False):
+                    if v not in made and dims is not None and atoms_of(dims):
+                        known = readers.setdefault(v, [])
+                        if group not in known:
+                            known.append(group)
+        for v, groups in readers.items():
+            for first, second in zip(groups, groups[1:], strict=False):
+                head, other = first.find(), second.find()
+                if head is not other:
+                    self._merge_reader(v, head, other)
+
+    def _merge_reader(self, v: Value, head: Group, other: Group) -> None:
+        if len(head.steps) + len(other.steps) > MOST_NODES:
+            return
+        mine, theirs = _map_of(head, v), _map_of(other, v)
+        if mine is None or theirs is None:
+            return
+        by = unify(mine, theirs)
+        if by is None:
+            return
+        steps = [_substituted(s, by) for s in (*head.steps, *other.steps)]
+        atoms = {a for s in steps for d in (*s.operands, s.result) if d is not None for a in atoms_of(d)}
+        if set(atoms_of(replace(mine, by))) != atoms:
+            return  # one of them runs over more than the common value
+        if isinstance(self._shape(steps), str) or self._path(head, other):
+            return
+        if head.last > other.last:
+            head, other = other, head
+            steps = steps[len(other.steps) :] + steps[: len(other.steps)]
+        self._join(head, other, steps)
+
     def _merge_siblings(self) -> None:
-        """Merge kernels that finish folds of one kernel, or that read the same values in one arrangement."""
+        """Merge kernels that finish folds of one kernel."""
         by_source: dict[Group, list[Group]] = {}
         for group in self._groups:
             if group.merged is None and group.kind == "kernel" and any(s.fold is not None for s in group.steps):
@@ -398,6 +438,15 @@ def _substituted(step: Step, by: Substitution) -> Step:
         return step
     operands = tuple(None if d is None else replace(d, by) for d in step.operands)
     return Step(step.node, step.kind, operands, replace(step.result, by), step.fold, step.index)
+
+
+def _map_of(group: Group, v: Value) -> Dims | None:
+    """The map by which a group reads a value."""
+    for step in group.steps:
+        for x, dims in zip(step.inputs, step.operands, strict=False):
+            if x is v and dims is not None:
+                return dims
+    return None
 
 
 def _joined_at_inputs(steps: list[Step], first: int, made: set[Value | None]) -> list[Step]:
