@@ -5,6 +5,7 @@ Users import this package only; `ops` and `codegen` beside it are its engines.
 
 from __future__ import annotations
 
+import importlib as _importlib
 import importlib.util as _util
 import pathlib as _pathlib
 
@@ -14,7 +15,11 @@ def _check_engines() -> None:
     here = _pathlib.Path(__file__).resolve().parent.parent
     for name in ("ops", "codegen"):
         spec = _util.find_spec(name)
-        found = _pathlib.Path(spec.origin).resolve().parent if spec is not None and spec.origin else None
+        found = (
+            _pathlib.Path(spec.origin).resolve().parent
+            if spec is not None and spec.origin
+            else None
+        )
         if found != here / name:
             where = found or "nowhere"
             raise ImportError(
@@ -26,21 +31,68 @@ def _check_engines() -> None:
 _check_engines()
 
 from ops import table as _table
+from tracer.autograd.functional import grad as grad
+from tracer.autograd.functional import hessian as hessian
+from tracer.autograd.functional import hvp as hvp
+from tracer.autograd.functional import jacobian as jacobian
+from tracer.autograd.functional import jvp as jvp
+from tracer.autograd.functional import value_and_grad as value_and_grad
+from tracer.autograd.functional import vjp as vjp
 from tracer.config import configure_logging as _configure_logging
 from tracer.errors import ArgumentError as ArgumentError
+from tracer.errors import BoundsError as BoundsError
+from tracer.errors import DivisionError as DivisionError
 from tracer.errors import DTypeError as DTypeError
 from tracer.errors import ExportError as ExportError
 from tracer.errors import GradError as GradError
+from tracer.errors import IntegerOverflowError as IntegerOverflowError
 from tracer.errors import ParseError as ParseError
 from tracer.errors import ShapeError as ShapeError
 from tracer.errors import TraceError as TraceError
 from tracer.errors import TracerError as TracerError
 from tracer.errors import VerifyError as VerifyError
+from tracer.functions import methods as _methods
+from tracer.functions.activation import *  # noqa: F403 - each module of functions lists its names in __all__
+from tracer.functions.arithmetic import *  # noqa: F403
+from tracer.functions.creation import *  # noqa: F403
+from tracer.functions.data_types import *  # noqa: F403
+from tracer.functions.dtypes import *  # noqa: F403
+from tracer.functions.einsum import *  # noqa: F403
+from tracer.functions.indexing import *  # noqa: F403
+from tracer.functions.joining import *  # noqa: F403
+from tracer.functions.linear_algebra import *  # noqa: F403
+from tracer.functions.logic import *  # noqa: F403
+from tracer.functions.movement import *  # noqa: F403
+from tracer.functions.reductions import *  # noqa: F403
+from tracer.functions.transcendental import *  # noqa: F403
+from codegen.runtime import get_num_threads as get_num_threads
+from codegen.runtime import set_num_threads as set_num_threads
+from tracer import autograd as autograd
+from tracer import random as random
 from tracer.modes import enable_grad as enable_grad
 from tracer.modes import is_grad_enabled as is_grad_enabled
 from tracer.modes import no_grad as no_grad
+from tracer.checkpoint import load_checkpoint as load_checkpoint
+from tracer.checkpoint import load_file as load_file
+from tracer.checkpoint import save_checkpoint as save_checkpoint
+from tracer.checkpoint import save_file as save_file
+from tracer.numpy_protocol import attach as _attach_numpy
+from tracer.random import Generator as Generator
+from tracer.random import manual_seed as manual_seed
+from tracer.random import rand as rand
+from tracer.random import randint as randint
+from tracer.random import randn as randn
 from tracer.tensor import Tensor as Tensor
 from tracer.tracing import trace as trace
 
 _configure_logging()
+_methods.attach()
+_attach_numpy()
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Subpackages, imported when they are first named."""
+    if name in ("debug", "interpret", "ir", "nn", "onnx", "optim"):
+        return _importlib.import_module(f"tracer.{name}")
+    raise AttributeError(f"module 'tracer' has no attribute {name!r}")

@@ -16,8 +16,11 @@ from tracer.modes import MODES
 
 if TYPE_CHECKING:
     from tracer.autograd.history import Node as HistoryNode
+    from tracer.functions.methods import Methods
     from tracer.graph import Value
     from tracer.recording import Recorder
+else:
+    Methods = object  # operators and methods are attached by `tracer.functions.methods`
 
 Array = np.ndarray[Any, Any]
 _INTERNED: dict[Type, Type] = {}
@@ -33,7 +36,7 @@ def intern(type_: Type) -> Type:
     return found
 
 
-class Tensor:
+class Tensor(Methods):
     """An n-dimensional array that records what is done to it.
 
     Made by `tracer.tensor` and by operators. `np.asarray(t)` gives its array, NumPy arrays go in wherever a Tensor does.

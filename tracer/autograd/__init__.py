@@ -1,1 +1,10 @@
-"""Gradients: the history that operations leave, and the engine that walks it back."""
+"""Gradients: the history that operations leave, and the engine that walks it back.
+
+`backward` and `grad` work on Tensors with history, as PyTorch's; the functional forms are `tracer.grad`, `value_and_grad`,
+`vjp` ... in `functional`.
+"""
+
+from __future__ import annotations
+
+from tracer.autograd.engine import backward as backward
+from tracer.autograd.engine import grad as grad

@@ -1,4 +1,5 @@
 """The functions of `tracer`, under the array API's names: promotion and Python numbers, then one operator each.
 
-Each module here is one family. Methods and Python operators of Tensor are attached in `methods`.
+Each module here is one family and lists its public names in `__all__`; `tracer` exports them all. Methods and Python operators
+of Tensor are attached in `methods`.
 """

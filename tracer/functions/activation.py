@@ -107,7 +107,9 @@ def log_softmax(x: Any, /, axis: int = -1) -> Tensor:
 def logsumexp(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) over axes, without overflow. Of nothing: -inf."""
     x = as_floating(x)
-    result: Tensor = apply("ReduceLogSumExp", x, axes=normalize_axes(axis, x.ndim), keepdims=keepdims)
+    result: Tensor = apply(
+        "ReduceLogSumExp", x, axes=normalize_axes(axis, x.ndim), keepdims=keepdims
+    )
     return result
 
 

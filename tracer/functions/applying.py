@@ -28,7 +28,8 @@ def as_floating(x: Any) -> Tensor:
     x = as_tensor(x)
     if is_floating(x.type.dtype) and not x.type.weak:
         return x
-    return cast(x, "float32")
+    result: Tensor = cast(x, "float32")
+    return result
 
 
 def as_numbers(x: Any) -> Tensor:

@@ -57,7 +57,11 @@ def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
                 f"{name}: the divisor {short(b.type)} holds a 0, and integers have no infinity; divide floats, or choose "
                 "another divisor there with tracer.where (a compiled function gives 0 in these places)"
             )
-        dividend = None if divisor is None or a.type.dtype in UNSIGNED or name != "FloorDivide" else known_elements(x1, a)
+        dividend = (
+            None
+            if divisor is None or a.type.dtype in UNSIGNED or name != "FloorDivide"
+            else known_elements(x1, a)
+        )
         if dividend is not None and divisor is not None:
             lowest = np.iinfo(a.type.dtype).min
             if np.any((dividend == lowest) & (divisor == -1)):
@@ -73,7 +77,9 @@ def known_elements(given: Any, x: Tensor) -> np.ndarray[Any, Any] | None:
     """The elements of an operand that are known now: of a number or list always, of a Tensor when it is no trace's."""
     if MODES.recorder is None:
         return x.array
-    if number_type(given) is not None or (isinstance(given, list | tuple) and not has_tensors(given)):
+    if number_type(given) is not None or (
+        isinstance(given, list | tuple) and not has_tensors(given)
+    ):
         return np.asarray(given)
     return None
 

@@ -32,7 +32,9 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     try:
         array = np.array(data)
     except ValueError as error:
-        raise ArgumentError(f"not an array: nested sequences of unequal lengths ({error})") from None
+        raise ArgumentError(
+            f"not an array: nested sequences of unequal lengths ({error})"
+        ) from None
     if array.dtype.kind not in "biufV" or array.dtype.names:
         raise DTypeError(
             f"expected numbers, got {type(data).__name__} with NumPy dtype {array.dtype}; "
@@ -71,7 +73,11 @@ def has_tensors(data: Any) -> bool:
 
 def fresh(array: np.ndarray[Any, Any]) -> Tensor:
     """A Tensor of an array that nothing else knows; a constant in a trace."""
-    return Tensor.of_array(array) if MODES.recorder is None else constant(array, dtype_name(array.dtype))
+    return (
+        Tensor.of_array(array)
+        if MODES.recorder is None
+        else constant(array, dtype_name(array.dtype))
+    )
 
 
 @public
@@ -99,7 +105,9 @@ def asarray(data: Any, dtype: Any = None, *, copy: bool | None = None) -> Tensor
     result = as_tensor(data)
     if dtype is not None:
         result = cast(result, dtype_name(dtype))
-    shares = result is data or (isinstance(data, np.ndarray) and dtype_name(data.dtype) == result.type.dtype)
+    shares = result is data or (
+        isinstance(data, np.ndarray) and dtype_name(data.dtype) == result.type.dtype
+    )
     if copy is False and not shares:
         raise ArgumentError("a copy is needed for this data and element type; leave copy=False out")
     return copied(result) if copy and shares else result
@@ -128,7 +136,9 @@ def as_tensor(x: Any) -> Tensor:
         return size
     if hasattr(x, "__array__"):
         return as_tensor(np.asarray(x))
-    raise ArgumentError(f"expected a Tensor, an array or a number, got {type(x).__name__}: {x!r:.60}")
+    raise ArgumentError(
+        f"expected a Tensor, an array or a number, got {type(x).__name__}: {x!r:.60}"
+    )
 
 
 def copied(x: Tensor) -> Tensor:
@@ -182,11 +192,17 @@ def as_shape(shape: Any) -> tuple[Size, ...]:
 
 def as_sizes(shape: Any) -> tuple[Size, ...]:
     """Sizes given as an int or a sequence, -1 allowed."""
-    given = (shape,) if isinstance(shape, Dim) or not isinstance(shape, Iterable) or _is_scalar(shape) else shape
+    given = (
+        (shape,)
+        if isinstance(shape, Dim) or not isinstance(shape, Iterable) or _is_scalar(shape)
+        else shape
+    )
     try:
         return tuple(d if isinstance(d, Dim) else d.__index__() for d in given)
     except (AttributeError, TypeError):
-        raise ArgumentError(f"expected an integer or a sequence of integers as shape, got {shape!r:.80}") from None
+        raise ArgumentError(
+            f"expected an integer or a sequence of integers as shape, got {shape!r:.80}"
+        ) from None
 
 
 def _is_scalar(x: Any) -> bool:
@@ -274,23 +290,33 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) ->
         raise ArgumentError("arange needs a step other than 0")
     floating = any(isinstance(v, float) for v in (start, stop, step))
     if floating or all(isinstance(v, int) for v in (start, stop, step)):
-        count: Size = max(0, math.ceil((stop - start) / step) if floating else -((start - stop) // step))
+        count: Size = max(
+            0, math.ceil((stop - start) / step) if floating else -((start - stop) // step)
+        )
     else:
         from ops import dims
 
         count = dims.maximum((stop - start + step - (1 if step > 0 else -1)) // step, 0)
-    name = dtype_name(dtype) if dtype is not None else (DEFAULT_FLOAT if floating else DEFAULT_INTEGER)
+    name = (
+        dtype_name(dtype) if dtype is not None else (DEFAULT_FLOAT if floating else DEFAULT_INTEGER)
+    )
     line = apply("Iota", shape=(count,), axis=0, dtype="float64" if floating else "int64")
     if step != 1:
         line = apply("Mul", line, constant(step, line.type.dtype))
     if not (isinstance(start, int | float) and start == 0):
-        first = cast(as_tensor(start), "int64") if isinstance(start, Dim) else constant(start, line.type.dtype)
+        first = (
+            cast(as_tensor(start), "int64")
+            if isinstance(start, Dim)
+            else constant(start, line.type.dtype)
+        )
         line = apply("Add", line, first)
     return cast(line, name)
 
 
 @public
-def linspace(start: Any, stop: Any, /, num: Size, *, dtype: Any = None, endpoint: bool = True) -> Tensor:
+def linspace(
+    start: Any, stop: Any, /, num: Size, *, dtype: Any = None, endpoint: bool = True
+) -> Tensor:
     """num evenly spaced numbers from start to stop, float32 unless told otherwise; without the endpoint, to before it.
 
     Computed in float64 and rounded once; down where dtype is an integer type.
@@ -306,7 +332,9 @@ def linspace(start: Any, stop: Any, /, num: Size, *, dtype: Any = None, endpoint
 def eye(n_rows: Size, n_cols: Size | None = None, /, k: int = 0, dtype: Any = None) -> Tensor:
     """A matrix with ones on its k-th diagonal, square unless n_cols is given."""
     shape = (n_rows, n_rows if n_cols is None else n_cols)
-    result: Tensor = apply("Eye", shape=shape, k=k, dtype=dtype_name(DEFAULT_FLOAT if dtype is None else dtype))
+    result: Tensor = apply(
+        "Eye", shape=shape, k=k, dtype=dtype_name(DEFAULT_FLOAT if dtype is None else dtype)
+    )
     return result
 
 

@@ -13,6 +13,7 @@ from ops.types import DEFAULT_FLOAT, FLOATING, INTEGERS, UNSIGNED, Type, dtype_n
 from tracer.functions.promotion import type_of
 from tracer.functions.public import public
 
+_FINFO: tuple[Any, Any] = (np.finfo, ml_dtypes.finfo)
 _KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
     "signed integer": tuple(d for d in INTEGERS if d not in UNSIGNED),
@@ -67,7 +68,9 @@ def isdtype(dtype: Any, kind: Any) -> bool:
         return name == dtype_name(kind)
     except DTypeError:
         kinds = ", ".join(map(repr, _KINDS))
-        raise ArgumentError(f"unknown kind {kind!r}; use one of {kinds}, or an element type") from None
+        raise ArgumentError(
+            f"unknown kind {kind!r}; use one of {kinds}, or an element type"
+        ) from None
 
 
 @public
@@ -76,7 +79,7 @@ def finfo(type: Any, /) -> Any:
     name = _type_of(type).dtype
     if name not in FLOATING:
         raise DTypeError(f"finfo is of floating element types, got {name}; use iinfo")
-    return ml_dtypes.finfo(numpy_dtype(name)) if name == "bfloat16" else np.finfo(numpy_dtype(name))
+    return _FINFO[name == "bfloat16"](numpy_dtype(name))
 
 
 @public

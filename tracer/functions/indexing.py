@@ -52,11 +52,17 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
     x, where = as_tensor(x), as_indices(indices)
     axis = normalize_axis(axis, x.ndim)
     if where.ndim != x.ndim:
-        raise ShapeError(f"indices must have {x.ndim} axes as {short(x.type)} has, got {short(where.type)}")
+        raise ShapeError(
+            f"indices must have {x.ndim} axes as {short(x.type)} has, got {short(where.type)}"
+        )
     lines = [tuple(1 if k == axis else d for k, d in enumerate(t.type.shape)) for t in (x, where)]
     common = broadcast_shapes(*lines)
     x, where = (
-        apply("Expand", t, shape=tuple(t.type.shape[axis] if k == axis else d for k, d in enumerate(common)))
+        apply(
+            "Expand",
+            t,
+            shape=tuple(t.type.shape[axis] if k == axis else d for k, d in enumerate(common)),
+        )
         for t in (x, where)
     )
     result: Tensor = apply("GatherElements", x, where, axis=axis)
@@ -80,7 +86,9 @@ def _updates(x: Tensor, updates: Any, shape: Any) -> Tensor:
     else:
         value = strong(as_tensor(updates))
         if value.type.dtype != x.type.dtype:
-            raise DTypeError(f"updates must be {x.type.dtype} like {short(x.type)}, got {short(value.type)}; cast them first")
+            raise DTypeError(
+                f"updates must be {x.type.dtype} like {short(x.type)}, got {short(value.type)}; cast them first"
+            )
     if value.ndim == 0 and shape:
         value = apply("Expand", value, shape=shape)
     return value
@@ -93,7 +101,9 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     updates have the shape of indices and x's element type (or are one number). Equal indices add up, in order.
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
-    result: Tensor = apply("ScatterAdd", x, where, _updates(x, updates, where.type.shape), axis=axis)
+    result: Tensor = apply(
+        "ScatterAdd", x, where, _updates(x, updates, where.type.shape), axis=axis
+    )
     return result
 
 
@@ -111,7 +121,9 @@ def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
 
 
 @public
-def one_hot(indices: Any, /, num_classes: int | Dim | None = None, axis: int = -1, dtype: Any = "float32") -> Tensor:
+def one_hot(
+    indices: Any, /, num_classes: int | Dim | None = None, axis: int = -1, dtype: Any = "float32"
+) -> Tensor:
     """1 at each index along a new axis of num_classes, 0 elsewhere; a row of zeros for an index out of range.
 
     None: one more than the largest index, which must be known, so not in a trace.
@@ -119,7 +131,9 @@ def one_hot(indices: Any, /, num_classes: int | Dim | None = None, axis: int = -
     where = as_indices(indices)
     if num_classes is None:
         if MODES.recorder is not None:
-            raise TraceError("one_hot needs num_classes in a traced function: the largest index is not known there")
+            raise TraceError(
+                "one_hot needs num_classes in a traced function: the largest index is not known there"
+            )
         num_classes = int(where.array.max()) + 1 if where.numel() else 0
     result: Tensor = apply("OneHot", where, depth=num_classes, axis=axis, dtype=dtype_name(dtype))
     return result
@@ -129,7 +143,9 @@ def one_hot(indices: Any, /, num_classes: int | Dim | None = None, axis: int = -
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     """Where x is not 0: indices along each axis, in row-major order. Their number is not known in a trace: `TraceError`."""
     x = as_tensor(x)
-    return tuple(Tensor.of_array(np.asarray(k, np.int64)) for k in np.nonzero(known_mask(x, "nonzero")))
+    return tuple(
+        Tensor.of_array(np.asarray(k, np.int64)) for k in np.nonzero(known_mask(x, "nonzero"))
+    )
 
 
 def known_mask(x: Tensor, what: str) -> np.ndarray[Any, Any]:
@@ -148,19 +164,18 @@ def linear_index(indices: list[Tensor], sizes: list[Any]) -> Tensor:
     total: Any = 1
     for size in sizes:
         total = total * size
-    result: Tensor | None = None
-    valid: Tensor | None = None
-    for index, size in zip(indices, sizes, strict=True):
+    result, valid = _int64(0), fresh(np.asarray(True))
+    for k, (index, size) in enumerate(zip(indices, sizes, strict=True)):
         index = cast(index, "int64")
         zero, count = _int64(0), _int64(size)
-        inside = apply(
+        inside: Tensor = apply(
             "And", apply("LessOrEqual", apply("Neg", count), index), apply("Less", index, count)
         )
         index = apply("Where", apply("Less", index, zero), apply("Add", index, count), index)
-        result = index if result is None else apply("Add", apply("Mul", result, count), index)
-        valid = inside if valid is None else apply("And", valid, inside)
+        result = apply("Add", apply("Mul", result, count), index) if k else index
+        valid = apply("And", valid, inside) if k else inside
     flat: Tensor = apply("Where", valid, result, _int64(total))
-    return apply("Expand", flat, shape=shape) if flat.type.shape != shape else flat  # type: ignore[no-any-return]
+    return apply("Expand", flat, shape=shape) if flat.type.shape != shape else flat
 
 
 def _int64(size: Any) -> Tensor:

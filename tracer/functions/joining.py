@@ -47,7 +47,9 @@ def stack(arrays: Any, /, axis: int = 0) -> Tensor:
     for t in tensors:
         if t.type.shape != tensors[0].type.shape:
             listed = ", ".join(short(t.type) for t in tensors[:6])
-            raise ShapeError(f"stack needs operands of one shape, got {listed}; concat joins along an axis that is there")
+            raise ShapeError(
+                f"stack needs operands of one shape, got {listed}; concat joins along an axis that is there"
+            )
     place = normalize_axis(axis, tensors[0].ndim + 1)
     result: Tensor = apply("Concat", *(expand_dims(t, place) for t in tensors), axis=place)
     return result
@@ -66,7 +68,9 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
     axis = normalize_axis(axis, x.ndim)
     size = x.type.shape[axis]
     if isinstance(size, Dim):
-        raise ShapeError(f"unstack needs to know the size of axis {axis}, which is the symbol {size}")
+        raise ShapeError(
+            f"unstack needs to know the size of axis {axis}, which is the symbol {size}"
+        )
     return tuple(apply("Squeeze", part(x, axis, k, k + 1), axes=(axis,)) for k in range(size))
 
 
@@ -79,15 +83,17 @@ def split(x: Any, /, indices_or_sections: int | Sequence[int], axis: int = 0) ->
     x = as_tensor(x)
     axis = normalize_axis(axis, x.ndim)
     size = x.type.shape[axis]
-    if isinstance(indices_or_sections, Sequence) or hasattr(indices_or_sections, "ndim"):
-        cuts = ints(tuple(indices_or_sections), "indices_or_sections")
+    cuts = ints(indices_or_sections, "indices_or_sections")
+    if not isinstance(indices_or_sections, int):
         length = size if isinstance(size, int) else END
         bounds = [0, *(min(c + length if c < 0 else c, length) for c in cuts), size]
         sizes = tuple(max(b - a, 0) for a, b in zip(bounds, bounds[1:], strict=False))
         return tuple(part(x, axis, a, a + n) for a, n in zip(bounds, sizes, strict=False))
-    (sections,) = ints(indices_or_sections, "indices_or_sections")
+    (sections,) = cuts
     if sections < 1 or (isinstance(size, int) and size % sections):
-        raise ShapeError(f"axis {axis} of {short(x.type)} does not split into {sections} equal parts; pass positions")
+        raise ShapeError(
+            f"axis {axis} of {short(x.type)} does not split into {sections} equal parts; pass positions"
+        )
     return split_sizes(x, (size // sections,) * sections, axis)
 
 
@@ -122,11 +128,15 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
         result: Tensor = apply("Repeat", x, repeats=repeats, axis=axis)
         return result
     if isinstance(repeats, Tensor) and repeats.is_symbolic:
-        raise TraceError("repeat by a traced Tensor gives a size that is not known while the function is traced; pass integers")
+        raise TraceError(
+            "repeat by a traced Tensor gives a size that is not known while the function is traced; pass integers"
+        )
     counts = np.asarray(repeats)
     axis = normalize_axis(axis, x.ndim)
     if counts.dtype.kind not in "iu" or counts.ndim > 1 or (counts.size and int(counts.min()) < 0):
-        raise ArgumentError(f"repeats must be a count or a 1-d sequence of counts, all at least 0, got {repeats!r:.60}")
+        raise ArgumentError(
+            f"repeats must be a count or a 1-d sequence of counts, all at least 0, got {repeats!r:.60}"
+        )
     size = x.type.shape[axis]
     if counts.ndim and counts.size not in (1, size):
         raise ShapeError(f"repeats holds {counts.size} counts for axis {axis} of {short(x.type)}")
@@ -161,7 +171,9 @@ def _widths(pad_width: Any, x: Tensor) -> tuple[tuple[Size, Size], ...]:
     if len(pairs) == 1:
         pairs *= rank
     if len(pairs) != rank or any(len(p) != 2 for p in pairs):
-        raise ShapeError(f"pad_width must be (before, after) for each of {rank} axes, got {pad_width}")
+        raise ShapeError(
+            f"pad_width must be (before, after) for each of {rank} axes, got {pad_width}"
+        )
     return tuple((p[0], p[1]) for p in pairs)
 
 

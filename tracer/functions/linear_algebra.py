@@ -1,36 +1,117 @@
-"""Matrix products."""
+"""Products of matrices and vectors, under the array API's names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ops.errors import ShapeError, TracerError
-from tracer.dispatch import apply, located
-from tracer.functions.movement import reshape
+from ops import dims
+from ops.errors import ArgumentError, ShapeError
+from ops.types import normalize_axis, short
+from tracer.dispatch import apply
+from tracer.functions.applying import strong
+from tracer.functions.movement import expand_dims, ints, permute_dims, reshape
 from tracer.functions.promotion import prepare
+from tracer.functions.public import public
+from tracer.functions.reductions import sum as sum_over
 from tracer.tensor import Tensor
 
 
-def matmul(x: Any, y: Any) -> Tensor:
-    """Matrix product; 1-d operands are a row on the left, a column on the right; leading axes broadcast."""
-    try:
-        a, b = prepare(x, y)
-        if a.ndim == 0 or b.ndim == 0:
-            raise ShapeError(f"matmul needs at least 1 axis, got shapes {a.shape} and {b.shape}; use * for scaling")
-        if a.shape[-1] != b.shape[0 if b.ndim == 1 else -2]:
+def _operands(x1: Any, x2: Any, name: str, least: int) -> tuple[Tensor, Tensor]:
+    a, b = (strong(x) for x in prepare(x1, x2))
+    for operand in (a, b):
+        if operand.ndim < least:
             raise ShapeError(
-                f"matmul of shapes {a.shape} and {b.shape}: the last axis of the first must equal the "
-                f"{'only' if b.ndim == 1 else 'last but one'} axis of the second"
+                f"{name} needs operands of at least {least} axis, got {short(a.type)} and {short(b.type)}; use * for scaling"
             )
-        row, column = a.ndim == 1, b.ndim == 1
-        if row:
-            a = reshape(a, (1, *a.shape))
-        if column:
-            b = reshape(b, (*b.shape, 1))
-        result: Tensor = apply("MatMul", a, b)
-        if row or column:
-            kept = result.shape[:-2] + (() if row else result.shape[-2:-1]) + (() if column else result.shape[-1:])
-            result = reshape(result, kept)
-    except TracerError as error:
-        raise located(error) from None
+    return a, b
+
+
+@public
+def matmul(x1: Any, x2: Any, /) -> Tensor:
+    """Matrix product over the last two axes, leading axes broadcast; a 1-d operand is a row on the left, a column on the right.
+
+    Half types accumulate in float32. Raises `ShapeError` where sizes do not fit, `DTypeError` for bools.
+    """
+    a, b = _operands(x1, x2, "matmul", 1)
+    if a.type.shape[-1] != b.type.shape[0 if b.ndim == 1 else -2]:
+        raise ShapeError(
+            f"matmul of {short(a.type)} and {short(b.type)}: the last axis of the first ({a.type.shape[-1]}) must equal the "
+            f"{'only' if b.ndim == 1 else 'last but one'} axis of the second ({b.type.shape[0 if b.ndim == 1 else -2]})"
+        )
+    row, column = a.ndim == 1, b.ndim == 1
+    if row:
+        a = expand_dims(a, 0)
+    if column:
+        b = expand_dims(b, 1)
+    result: Tensor = apply("MatMul", a, b)
+    if row or column:
+        axes = tuple(axis for axis, gone in ((-2, row), (-1, column)) if gone)
+        result = apply("Squeeze", result, axes=axes)
     return result
+
+
+@public
+def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Tensor:
+    """Sum of products along an axis, the others broadcast. Floats accumulate in float64."""
+    a, b = _operands(x1, x2, "vecdot", 1)
+    first, second = (x.type.shape[normalize_axis(axis, x.ndim)] for x in (a, b))
+    if first != second:
+        raise ShapeError(
+            f"vecdot of {short(a.type)} and {short(b.type)}: axis {axis} must have one size, got {first} and {second}"
+        )
+    product = apply("Mul", a, b)
+    return sum_over(product, axis if axis < 0 else axis - a.ndim, dtype=product.type.dtype)
+
+
+@public
+def dot(x1: Any, x2: Any, /) -> Tensor:
+    """numpy.dot: a scaling for 0-d operands, else the sum over the last axis of the first and the last but one of the second."""
+    a, b = (strong(x) for x in prepare(x1, x2))
+    if a.ndim == 0 or b.ndim == 0:
+        result: Tensor = apply("Mul", a, b)
+        return result
+    return tensordot(a, b, ([a.ndim - 1], [max(b.ndim - 2, 0)]))
+
+
+@public
+def outer(x1: Any, x2: Any, /) -> Tensor:
+    """Every product of an element of x1 with one of x2; operands of several axes are flattened."""
+    a, b = (strong(x) for x in prepare(x1, x2))
+    result: Tensor = apply("Mul", reshape(a, (a.type.size, 1)), reshape(b, (1, b.type.size)))
+    return result
+
+
+@public
+def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Tensor:
+    """Sum of products over several axes: the last `axes` of x1 with the first of x2, or the two lists of axes that are given."""
+    a, b = (strong(x) for x in prepare(x1, x2))
+    if isinstance(axes, Sequence):
+        if len(axes) != 2:
+            raise ArgumentError(f"axes must be a number or a pair of lists of axes, got {axes!r}")
+        left = [normalize_axis(k, a.ndim) for k in ints(axes[0], "axes")]
+        right = [normalize_axis(k, b.ndim) for k in ints(axes[1], "axes")]
+    else:
+        (count,) = ints(axes, "axes")
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise ShapeError(
+                f"tensordot over {count} axes needs as many in {short(a.type)} and {short(b.type)}"
+            )
+        left, right = list(range(a.ndim - count, a.ndim)), list(range(count))
+    sizes = [a.type.shape[k] for k in left], [b.type.shape[k] for k in right]
+    if sizes[0] != sizes[1] or len(set(left)) < len(left) or len(set(right)) < len(right):
+        raise ShapeError(
+            f"tensordot of {short(a.type)} over axes {tuple(left)} and {short(b.type)} over axes {tuple(right)}: sizes "
+            "must be equal in pairs, and each axis named once"
+        )
+    rows, columns = (
+        [k for k in range(x.ndim) if k not in summed] for x, summed in ((a, left), (b, right))
+    )
+    height, width = (tuple(x.type.shape[k] for k in free) for x, free in ((a, rows), (b, columns)))
+    inner = dims.product(tuple(sizes[0]))
+    matrix = reshape(permute_dims(a, [*rows, *left]), (dims.product(height), inner))
+    other = reshape(permute_dims(b, [*right, *columns]), (inner, dims.product(width)))
+    return reshape(apply("MatMul", matrix, other), height + width)
+
+
+__all__ = ["dot", "matmul", "outer", "tensordot", "vecdot"]

@@ -36,7 +36,9 @@ def _compare(name: str, x1: Any, x2: Any) -> Tensor:
         x = as_tensor(x1)
         if is_integer(x.type.dtype) and not fits(x2, x.type.dtype):
             above = x2 > 0
-            truth = {"Equal": False, "NotEqual": True}.get(name, above if name.startswith("Less") else not above)
+            truth = {"Equal": False, "NotEqual": True}.get(
+                name, above if name.startswith("Less") else not above
+            )
             return full(x.type.shape, truth)
         x1 = x
     return elementwise(name, x1, x2)
@@ -79,7 +81,9 @@ def greater_equal(x1: Any, x2: Any, /) -> Tensor:
 
 
 @public
-def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+def isclose(
+    x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """Whether |x1 - x2| <= atol + rtol * |x2|, broadcast; infinities are close to themselves only.
 
     `equal_nan`: NaNs are close to each other.
@@ -97,7 +101,9 @@ def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_n
 
 
 @public
-def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+def allclose(
+    x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
     """Whether all elements are close, see `isclose`. A Python bool, so it raises `TraceError` in a trace."""
     close = isclose(x1, x2, rtol, atol, equal_nan)
     axes = tuple(range(close.ndim))
@@ -147,7 +153,9 @@ def _bits(name: str, logic: str, *operands: Any) -> Tensor:
     dtype = values[0].type.dtype
     if is_floating(dtype):
         listed = " and ".join(short(x.type) for x in values)
-        raise DTypeError(f"{name}: operands must be integers or bools, got {listed}; cast them first")
+        raise DTypeError(
+            f"{name}: operands must be integers or bools, got {listed}; cast them first"
+        )
     result: Tensor = apply(logic if dtype == "bool" else name, *values)
     return result
 
@@ -236,7 +244,9 @@ def signbit(x: Any, /) -> Tensor:
 
 
 @public
-def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+def nan_to_num(
+    x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """x with NaN and the infinities replaced; the infinities by the largest finite numbers unless told otherwise."""
     x = strong(as_tensor(x))
     if not is_floating(x.type.dtype):
@@ -247,8 +257,6 @@ def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf:
     result = where(isnan(x), nan, x)
     result = where(equal(x, np.inf), high, result)
     return where(equal(x, -np.inf), low, result)
-
-
 
 
 # ---- choice --------------------------------------------------------------------------------------

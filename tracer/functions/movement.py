@@ -22,12 +22,12 @@ Axes = int | Sequence[int]
 def reshape(x: Any, /, shape: Shape) -> Tensor:
     """x with another shape of as many elements, in row-major order; one size may be -1."""
     x = as_tensor(x)
-    result: Tensor = apply("Reshape", x, shape=resolved_sizes(x, as_sizes(shape)))
+    result: Tensor = apply("Reshape", x, shape=resolved(x.type.size, as_sizes(shape)))
     return result
 
 
-def resolved_sizes(x: Tensor, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Sizes of a reshape with a -1 replaced by what is left."""
+def resolved(count: Size, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Sizes of a reshape of so many elements, with a -1 replaced by what is left."""
     unknown = [k for k, d in enumerate(sizes) if isinstance(d, int) and d == -1]
     if len(unknown) > 1:
         raise ShapeError(f"only one size can be -1, got {sizes}")
@@ -36,7 +36,7 @@ def resolved_sizes(x: Tensor, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
     known = dims.product(tuple(d for k, d in enumerate(sizes) if k != unknown[0]))
     if isinstance(known, int) and known == 0:
         raise ShapeError(f"the size -1 in {sizes} is not determined: another size is 0")
-    size = x.type.size // known
+    size = count // known
     return tuple(size if k == unknown[0] else d for k, d in enumerate(sizes))
 
 
@@ -45,10 +45,16 @@ def ints(values: Any, what: str) -> tuple[int, ...]:
     try:
         if isinstance(values, np.ndarray):
             values = values.tolist()
-        given = tuple(values) if isinstance(values, Sequence) and not isinstance(values, str) else (values,)
+        given = (
+            tuple(values)
+            if isinstance(values, Sequence) and not isinstance(values, str)
+            else (values,)
+        )
         return tuple(v.__index__() for v in given)
     except (AttributeError, TypeError):
-        raise ArgumentError(f"{what} must be an integer or a sequence of integers, got {values!r:.80}") from None
+        raise ArgumentError(
+            f"{what} must be an integer or a sequence of integers, got {values!r:.80}"
+        ) from None
 
 
 @public
@@ -136,7 +142,10 @@ def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     shape = x.type.shape
     if not shape:
         return reshape(x, (1,))
-    start, end = normalize_axis(start_axis, x.ndim, "start_axis"), normalize_axis(end_axis, x.ndim, "end_axis")
+    start, end = (
+        normalize_axis(start_axis, x.ndim, "start_axis"),
+        normalize_axis(end_axis, x.ndim, "end_axis"),
+    )
     if start > end:
         raise ShapeError(f"flatten: start_axis {start_axis} is behind end_axis {end_axis}")
     return reshape(x, (*shape[:start], dims.product(shape[start : end + 1]), *shape[end + 1 :]))
@@ -148,7 +157,9 @@ def flip(x: Any, /, axis: Axes | None = None) -> Tensor:
     x = as_tensor(x)
     axes = normalize_axes(None if axis is None else ints(axis, "axis"), x.ndim)
     steps = (-1,) * len(axes)
-    result: Tensor = apply("Slice", x, starts=steps, ends=(-(2**63),) * len(axes), axes=axes, steps=steps)
+    result: Tensor = apply(
+        "Slice", x, starts=steps, ends=(-(2**63),) * len(axes), axes=axes, steps=steps
+    )
     return result
 
 
@@ -158,7 +169,12 @@ def roll(x: Any, /, shift: Axes, axis: Axes | None = None) -> Tensor:
     x = as_tensor(x)
     shifts = ints(shift, "shift")
     if axis is None:
-        flat = apply("Roll", reshape(x, (-1,) if x.ndim != 1 else x.type.shape), shifts=(sum(shifts),), axes=(0,))
+        flat = apply(
+            "Roll",
+            reshape(x, (-1,) if x.ndim != 1 else x.type.shape),
+            shifts=(sum(shifts),),
+            axes=(0,),
+        )
         return reshape(flat, x.type.shape)
     axes = ints(axis, "axis")
     if len(shifts) == 1:

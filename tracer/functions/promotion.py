@@ -75,7 +75,9 @@ def number(x: bool | int | float, dtype: str, weak: bool = False) -> Tensor:
             f"the Python integer {x} does not fit {dtype} ({info.min} to {info.max}); cast the other operand to a wider type"
         )
     if weak and MODES.recorder is not None:
-        result: Tensor = apply("Constant", value=ArrayData.of(np.asarray(x, numpy_dtype(dtype))), weak=True)
+        result: Tensor = apply(
+            "Constant", value=ArrayData.of(np.asarray(x, numpy_dtype(dtype))), weak=True
+        )
         return result
     return constant(x, dtype)
 

@@ -28,7 +28,9 @@ def as_axes(axis: Any, x: Tensor) -> tuple[int, ...]:
     try:
         return normalize_axes(axis, x.ndim)
     except TypeError:
-        raise ArgumentError(f"axis must be None, an integer or a tuple of integers, got {axis!r}") from None
+        raise ArgumentError(
+            f"axis must be None, an integer or a tuple of integers, got {axis!r}"
+        ) from None
 
 
 # ---- sums and products ---------------------------------------------------------------------------
@@ -57,6 +59,28 @@ def sum(x: Any, /, axis: Axis = None, dtype: Any = None, keepdims: bool = False)
 def prod(x: Any, /, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Product over axes, types as for `sum`. Of nothing: 1."""
     return reduce("ReduceProd", _summand(x, dtype), axis, keepdims)
+
+
+@public
+def cumulative_sum(
+    x: Any, /, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tensor:
+    """The sum of all elements up to each one along an axis, types as for `sum`. An axis is needed unless there is only one.
+
+    `include_initial`: with a 0 in front, so that the axis grows by 1.
+    """
+    x = _summand(x, dtype)
+    if axis is None:
+        if x.ndim != 1:
+            raise ShapeError(f"cumulative_sum of {short(x.type)} needs an axis")
+        axis = 0
+    place = normalize_axis(axis, x.ndim)
+    if not include_initial:
+        result: Tensor = apply("CumSum", x, axis=place)
+        return result
+    pads = tuple(int(k == place) for k in range(x.ndim)) + (0,) * x.ndim
+    padded: Tensor = apply("CumSum", apply("Pad", x, pads=pads), axis=place)
+    return padded
 
 
 @public
@@ -102,7 +126,7 @@ def _position(name: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
     if axis is None:
         x = apply("Reshape", x, shape=(x.type.size,))
         found: Tensor = apply(name, x, axes=(0,), keepdims=False)
-        return apply("Reshape", found, shape=(1,) * rank) if keepdims else found  # type: ignore[no-any-return]
+        return apply("Reshape", found, shape=(1,) * rank) if keepdims else found
     if not hasattr(axis, "__index__"):
         raise ArgumentError(f"axis must be None or an integer, got {axis!r}")
     result: Tensor = apply(name, x, axes=(normalize_axis(axis, rank),), keepdims=bool(keepdims))
@@ -207,6 +231,7 @@ __all__ = [
     "argmax",
     "argmin",
     "count_nonzero",
+    "cumulative_sum",
     "max",
     "mean",
     "min",

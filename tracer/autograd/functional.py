@@ -1,0 +1,451 @@
+"""Gradients of functions: `grad`, `value_and_grad`, `vjp`, `jvp`, `hvp`, `jacobian`, `hessian`.
+
+Each runs the function on fresh variables that stand for its arguments, so the arguments' own `.grad` and `requires_grad` stay
+untouched, and walks the history back with the one engine there is. What lies around (an outer `grad`, a trace, parameters
+that require gradients) sees the whole computation and can differentiate it again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from ops.errors import ArgumentError, GradError
+from ops.types import is_floating, short
+from tracer.autograd import engine
+from tracer.dispatch import apply
+from tracer.functions.creation import as_tensor, cast, zeros, zeros_like
+from tracer.functions.joining import stack
+from tracer.functions.movement import reshape
+from tracer.functions.public import public
+from tracer.functions.reductions import sum as sum_of
+from tracer.modes import MODES, enable_grad
+from tracer.tensor import Tensor
+
+NAMESPACE = "tracer"
+ArgNums = int | Sequence[int]
+
+
+def _flatten(tree: Any) -> tuple[list[Any], Any]:
+    leaves, structure = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
+    return list(leaves), structure
+
+
+def _unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
+    return optree.tree_unflatten(structure, leaves)
+
+
+# ---- variables -----------------------------------------------------------------------------------
+
+
+def _variable(leaf: Any, what: str) -> Tensor | None:
+    """A fresh Tensor that requires a gradient and has leaf's value; with history to it if an outer gradient may be asked for.
+
+    None stands for itself: a place without a value has no gradient.
+    """
+    if leaf is None:
+        return None
+    if not isinstance(leaf, Tensor | np.ndarray | np.generic | float | int):
+        raise GradError(
+            f"{what} is of class {type(leaf).__name__}; gradients are taken of floating Tensors, arrays and numbers"
+        )
+    x = as_tensor(leaf)
+    if not is_floating(x.type.dtype):
+        raise GradError(
+            f"{what} is {short(x.type)}; gradients are taken of floating values: convert it to a float, or leave it out of argnums"
+        )
+    if x.type.weak:
+        x = cast(x, "float32")
+    if x.requires_grad and MODES.grad_enabled:
+        variable: Tensor = apply("Reshape", x, shape=x.type.shape)
+        return variable
+    variable = x.detach()
+    variable.requires_grad = True
+    return variable
+
+
+def _variables(
+    args: tuple[Any, ...], argnums: tuple[int, ...]
+) -> tuple[list[Any], list[Tensor], list[Any]]:
+    """Arguments with those of `argnums` made of variables; all variables; for each such argument its tree and variables."""
+    replaced = list(args)
+    everything: list[Tensor] = []
+    trees: list[Any] = []
+    for number in argnums:
+        leaves, structure = _flatten(args[number])
+        several = len(leaves) > 1 or (leaves and leaves[0] is not args[number])
+        variables = [
+            _variable(leaf, f"leaf {k} of argument {number}" if several else f"argument {number}")
+            for k, leaf in enumerate(leaves)
+        ]
+        replaced[number] = _unflatten(structure, variables)
+        trees.append((structure, variables))
+        everything += [v for v in variables if v is not None]
+    return replaced, everything, trees
+
+
+def _positions(argnums: ArgNums, count: int, name: str) -> tuple[int, ...]:
+    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions = []
+    for number in given:
+        if not isinstance(number, int) or not -count <= number < count:
+            raise ArgumentError(
+                f"argnums={argnums} names argument {number}, but {name} was called with {count} positional arguments"
+            )
+        positions.append(number % count)
+    if len(set(positions)) < len(positions):
+        raise ArgumentError(f"argnums={argnums} names an argument twice")
+    return tuple(positions)
+
+
+def _depends_on_others(outputs: Sequence[Tensor], variables: Sequence[Tensor]) -> bool:
+    """Whether gradients of outputs reach anything beside the variables: an outer variable, or a parameter."""
+    own = {id(v) for v in variables}
+    seen: set[int] = set()
+    stack_ = [t.grad_fn for t in outputs if t.grad_fn is not None]
+    joined = {id(v.grad_fn) for v in variables if v.grad_fn is not None}
+    if any(t.grad_fn is None and t.requires_grad and id(t) not in own for t in outputs):
+        return True
+    while stack_:
+        node = stack_.pop()
+        if id(node) in seen:
+            continue
+        if id(node) in joined:
+            return True
+        seen.add(id(node))
+        for edge in node.edges:
+            if isinstance(edge, Tensor):
+                if id(edge) not in own:
+                    return True
+            elif edge is not None:
+                stack_.append(edge[0])
+    return False
+
+
+def _cotangents_to_gradients(
+    outputs: Sequence[Tensor],
+    cotangents: Sequence[Tensor] | None,
+    variables: Sequence[Tensor],
+    retain: bool,
+    create: bool,
+) -> list[Tensor]:
+    """Gradients of the outputs that have any, zeros for variables that nothing depends on."""
+    chosen = [k for k, y in enumerate(outputs) if y.requires_grad]
+    if not chosen or not variables:
+        return [zeros_like(v.detach()) for v in variables]
+    seeds = None if cotangents is None else [cotangents[k] for k in chosen]
+    found = engine.grad(
+        [outputs[k] for k in chosen], variables, seeds, retain, create, allow_unused=True
+    )
+    return [
+        zeros_like(v.detach()) if g is None else g for v, g in zip(variables, found, strict=True)
+    ]
+
+
+# ---- gradients of scalar functions ---------------------------------------------------------------
+
+
+def value_and_grad(
+    fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
+    """A function that gives fn's value and its gradients: `(value, gradients)`.
+
+    fn must give one floating 0-d value; with `has_aux`, a pair of it and anything else, and the result is
+    `((value, aux), gradients)`. argnums: which positional arguments; an int gives their gradient in the argument's own structure
+    (Tensors in lists, dicts ...), a sequence a tuple of these. NumPy arrays and Python floats count as constants' values.
+    Arguments that the value does not depend on get zeros, None leaves None.
+
+    Works eagerly, in `@trace`, on traced functions and on its own results. Raises `GradError` for arguments that are not floating
+    and values that are not 0-d.
+    """
+    _require_function(fn)
+
+    @functools.wraps(fn, updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        return _value_and_grad(fn, argnums, has_aux, args, kwargs)
+
+    return wrapped
+
+
+def grad(fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives fn's gradients; with `has_aux`, `(gradients, aux)`. See `value_and_grad`.
+
+    `tracer.autograd.grad` is another one: of outputs with respect to inputs, as PyTorch's.
+    """
+    _require_function(fn)
+
+    @functools.wraps(fn, updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        value, gradients = _value_and_grad(fn, argnums, has_aux, args, kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return wrapped
+
+
+@public
+def _require_function(fn: Any) -> None:
+    if callable(fn):
+        return
+    hint = (
+        "; for gradients of Tensors there are t.backward() and tracer.autograd.grad"
+        if isinstance(fn, Tensor)
+        else ""
+    )
+    raise ArgumentError(f"grad takes a function, got {type(fn).__name__}{hint}")
+
+
+def _name(fn: Any) -> str:
+    return str(getattr(fn, "__qualname__", type(fn).__name__))
+
+
+@public
+def _value_and_grad(
+    fn: Callable[..., Any],
+    argnums: ArgNums,
+    has_aux: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[Any, Any]:
+    positions = _positions(argnums, len(args), _name(fn))
+    recorded_outside = MODES.grad_enabled
+    replaced, variables, trees = _variables(args, positions)
+    with enable_grad():
+        result = fn(*replaced, **kwargs)
+    aux = None
+    if has_aux:
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise GradError(
+                f"with has_aux, {_name(fn)} must give a pair (value, aux), got {type(result).__name__}"
+            )
+        result, aux = result
+    value = _scalar(result, fn)
+    outer = recorded_outside and _depends_on_others([value], variables)
+    gradients = iter(_cotangents_to_gradients([value], None, variables, outer, outer))
+    if not outer:
+        value, aux = _detached((value, aux))
+    by_argument = tuple(
+        _unflatten(structure, [None if v is None else next(gradients) for v in leaves])
+        for structure, leaves in trees
+    )
+    found = by_argument[0] if isinstance(argnums, int) else by_argument
+    return ((value, aux) if has_aux else value), found
+
+
+def _detached(tree: Any) -> Any:
+    leaves, structure = _flatten(tree)
+    return _unflatten(
+        structure, [x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in leaves]
+    )
+
+
+def _scalar(result: Any, fn: Any) -> Tensor:
+    if not isinstance(result, Tensor | np.ndarray | np.generic | float | int):
+        raise GradError(
+            f"grad needs a function that gives one 0-d value, {_name(fn)} gave {type(result).__name__}; pass has_aux=True for a "
+            "pair (value, aux), or use tracer.vjp"
+        )
+    value = as_tensor(result)
+    if value.type.weak:
+        value = cast(value, "float32")
+    if value.type.shape != () or not is_floating(value.type.dtype):
+        hint = (
+            "reduce it, with .sum() or .mean(), or use tracer.vjp"
+            if value.type.shape != ()
+            else "return a floating one"
+        )
+        raise GradError(
+            f"grad needs a function that gives one floating 0-d value, {_name(fn)} gave {short(value.type)}; {hint}"
+        )
+    return value
+
+
+# ---- products with Jacobians ---------------------------------------------------------------------
+
+
+@public
+def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """fn's value and the function from cotangents to gradients: `(value, vjp_fn)`; with `has_aux`, `(value, vjp_fn, aux)`.
+
+    vjp_fn takes cotangents in the structure of the value (floating leaves have their types, for others anything will do) and
+    gives a tuple of gradients, one for each argument in its structure. It may be called several times.
+    """
+    _require_function(fn)
+    recorded_outside = MODES.grad_enabled
+    replaced, variables, trees = _variables(args, tuple(range(len(args))))
+    with enable_grad():
+        result = fn(*replaced)
+    aux = None
+    if has_aux:
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise GradError(
+                f"with has_aux, {_name(fn)} must give a pair (value, aux), got {type(result).__name__}"
+            )
+        result, aux = result
+    leaves, structure = _flatten(result)
+    outputs = [x if x is None else as_tensor(x) for x in leaves]
+    known = [y for y in outputs if y is not None]
+    outer = recorded_outside and _depends_on_others(known, variables)
+
+    @public
+    def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
+        given, other = _flatten(cotangents)
+        if len(given) != len(outputs) or other != structure:
+            raise GradError(
+                f"the cotangents must have the structure of the value, {structure}, got {other}"
+            )
+        pairs = [
+            (y, _cotangent(c, y, k))
+            for k, (y, c) in enumerate(zip(outputs, given, strict=True))
+            if y is not None and is_floating(y.type.dtype)
+        ]
+        again = MODES.grad_enabled and (outer or any(c.requires_grad for _, c in pairs))
+        found = iter(
+            _cotangents_to_gradients(
+                [y for y, _ in pairs], [c for _, c in pairs], variables, True, again
+            )
+        )
+        return tuple(
+            _unflatten(tree, [None if v is None else next(found) for v in vs]) for tree, vs in trees
+        )
+
+    shown = [None if y is None else y if outer else y.detach() for y in outputs]
+    value = _unflatten(structure, shown)
+    if has_aux:
+        return value, vjp_fn, aux if outer else _detached(aux)
+    return value, vjp_fn
+
+
+def _cotangent(given: Any, output: Tensor, position: int) -> Tensor:
+    if given is None:
+        return zeros_like(output.detach())
+    cotangent = as_tensor(given)
+    if cotangent.type.shape != output.type.shape:
+        raise GradError(
+            f"cotangent {position} must be {short(output.type)} like the value, got {short(cotangent.type)}"
+        )
+    return cast(cotangent, output.type.dtype)
+
+
+@public
+def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """fn's value, and its derivative along tangents: `(value, tangent)`, both in the structure of the value.
+
+    The tangent is taken by two reverse passes: vjp_fn is linear in its cotangents, and its own transpose is what is wanted.
+    It costs about three times as much as the function.
+    """
+    points, directions = tuple(primals), tuple(tangents)
+    if len(points) != len(directions):
+        raise GradError(
+            f"jvp needs a tangent for each of {len(points)} primals, got {len(directions)}"
+        )
+    value, pull = vjp(fn, *points)
+    leaves, structure = _flatten(value)
+    floating = [isinstance(y, Tensor) and is_floating(y.type.dtype) for y in leaves]
+    with enable_grad():
+        seeds = [
+            zeros_like(y.detach()).requires_grad_() if f else None
+            for y, f in zip(leaves, floating, strict=True)
+        ]
+        pulled = pull(_unflatten(structure, seeds))
+    gradients, _ = _flatten(pulled)
+    wanted, _ = _flatten(directions)
+    if len(gradients) != len(wanted):
+        raise GradError("jvp needs tangents in the structure of the primals")
+    pairs = [
+        (g, _cotangent(t, g, k))
+        for k, (g, t) in enumerate(zip(gradients, wanted, strict=True))
+        if g is not None
+    ]
+    again = MODES.grad_enabled and any(y.requires_grad for y in leaves if isinstance(y, Tensor))
+    again = again or (MODES.grad_enabled and any(t.requires_grad for _, t in pairs))
+    found = iter(
+        _cotangents_to_gradients(
+            [g for g, _ in pairs],
+            [t for _, t in pairs],
+            [s for s in seeds if s is not None],
+            again,
+            again,
+        )
+    )
+    tangent = [next(found) if f else None for f in floating]
+    return value, _unflatten(structure, tangent)
+
+
+@public
+def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """fn's gradients and the product of its Hessian with tangents: `(gradients, products)`, tuples by argument.
+
+    fn gives one floating 0-d value. The product is the gradient of the gradients' product with the tangents: forward and reverse,
+    and reverse of both.
+    """
+    points, directions = tuple(primals), tuple(tangents)
+    if len(points) != len(directions):
+        raise GradError(
+            f"hvp needs a tangent for each of {len(points)} primals, got {len(directions)}"
+        )
+    every = tuple(range(len(points)))
+    wanted, _ = _flatten(directions)
+
+    def slope(*arguments: Any) -> tuple[Tensor, Any]:
+        gradients = grad(fn, every)(*arguments)
+        leaves, _ = _flatten(gradients)
+        total: Tensor | None = None
+        for k, (g, t) in enumerate(zip(leaves, wanted, strict=True)):
+            if g is not None:
+                term = sum_of(apply("Mul", g, _cotangent(t, g, k)))
+                total = term if total is None else apply("Add", total, term)
+        return as_tensor(0.0) if total is None else total, gradients
+
+    (_, gradients), products = value_and_grad(slope, every, has_aux=True)(*points)
+    return gradients, products
+
+
+# ---- whole Jacobians -----------------------------------------------------------------------------
+
+
+def jacobian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Tensor]:
+    """A function that gives the Jacobian of fn, from one floating Tensor argument to one Tensor: shape value.shape + argument.shape.
+
+    One reverse pass for each element of the value; in a trace all of them are recorded.
+    """
+
+    @functools.wraps(fn, updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> Tensor:
+        return _jacobian(fn, argnums, args, kwargs)
+
+    return wrapped
+
+
+@public
+def _jacobian(
+    fn: Callable[..., Any], argnums: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    (position,) = _positions(argnums, len(args), _name(fn))
+
+    def of_one(x: Any) -> Any:
+        return fn(*args[:position], x, *args[position + 1 :], **kwargs)
+
+    value, pull = vjp(of_one, args[position])
+    if not isinstance(value, Tensor):
+        raise GradError(
+            f"jacobian needs a function that gives one Tensor, {_name(fn)} gave {type(value).__name__}"
+        )
+    count = int(value.type.size)
+    shape = value.type.shape
+    rows = []
+    for k in range(count):
+        hot = apply("OneHot", as_tensor(k), depth=count, axis=0, dtype=value.type.dtype)
+        rows.append(pull(reshape(hot, shape))[0])
+    if not rows:
+        x = as_tensor(args[position])
+        return zeros(shape + x.type.shape, x.type.dtype)
+    return reshape(stack(rows), shape + rows[0].shape)
+
+
+def hessian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Tensor]:
+    """A function that gives the matrix of second derivatives of fn, from one floating Tensor argument to one 0-d value."""
+    return jacobian(grad(fn, argnums), argnums)

@@ -1,0 +1,340 @@
+"""Methods of Tensor that arrange, join and index elements, under PyTorch's names. `dim` and `axis` are two names of one argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ops.dims import Dim
+from ops.errors import ArgumentError, ShapeError
+from ops.types import normalize_axis, short
+from tracer.functions.arithmetic import multiply
+from tracer.functions import indexing, joining, movement
+from tracer.functions.creation import Size, as_sizes, as_tensor
+from tracer.functions.methods_reductions import axis_of
+from tracer.functions.movement import Axes
+from tracer.functions.public import public
+from tracer.functions.subscripts import get_item
+from tracer.tensor import Tensor
+
+Sizes = int | Dim | Sequence[int | Dim]
+
+
+class Movement:
+    """Shapes, axes, parts."""
+
+    __slots__ = ()
+
+    def reshape(self, *shape: Sizes) -> Tensor:
+        """Self with another shape of as many elements; one size may be -1."""
+        return movement.reshape(self, one(shape))
+
+    view = reshape  # memory is shared where it can be
+
+    def reshape_as(self, other: Any) -> Tensor:
+        """Self with the shape of another Tensor."""
+        return movement.reshape(self, as_tensor(other).shape)
+
+    view_as = reshape_as
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """The axes from start_dim to end_dim made one."""
+        return movement.flatten(self, start_dim, end_dim)
+
+    def ravel(self) -> Tensor:
+        """All axes made one."""
+        return movement.flatten(self)
+
+    def unflatten(self: Any, dim: int, sizes: Sequence[Size]) -> Tensor:
+        """An axis made several; one size may be -1."""
+        return _unflatten(self, dim, sizes)
+
+    def permute(self, *dims: Axes) -> Tensor:
+        """Axes in another order."""
+        return movement.permute_dims(self, one(dims))
+
+    def transpose(self, dim0: int, dim1: int) -> Tensor:
+        """Two axes swapped."""
+        return movement.swapaxes(self, dim0, dim1)
+
+    swapaxes = swapdims = transpose
+
+    def moveaxis(self, source: Axes, destination: Axes) -> Tensor:
+        """Axes moved to other positions, the others left in order."""
+        return movement.moveaxis(self, source, destination)
+
+    movedim = moveaxis
+
+    def t(self: Any) -> Tensor:
+        """A matrix transposed; fewer axes are left alone."""
+        return _matrix_t(self)
+
+    @property
+    def T(self: Any) -> Tensor:  # noqa: N802 - NumPy's name
+        """All axes in reverse order."""
+        return movement.permute_dims(self, tuple(range(self.ndim))[::-1])
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802 - the array API's name
+        """The last two axes swapped."""
+        return movement.matrix_transpose(self)
+
+    def unsqueeze(self, dim: int | None = None, *, axis: int | None = None) -> Tensor:
+        """A new axis of size 1 at this position of the result."""
+        return movement.expand_dims(self, needed_axis(dim, axis))
+
+    def squeeze(self: Any, dim: Axes | None = None, *, axis: Axes | None = None) -> Tensor:
+        """Self without axes of size 1: all of them, or those named that are; others are left alone."""
+        return _squeeze(self, axis_of(dim, axis))
+
+    def expand(self: Any, *sizes: Sizes) -> Tensor:
+        """Self broadcast to sizes; -1 keeps one."""
+        return _expand(self, one(sizes))
+
+    def expand_as(self, other: Any) -> Tensor:
+        """Self broadcast to the shape of another Tensor."""
+        return movement.broadcast_to(self, as_tensor(other).shape)
+
+    def broadcast_to(self, shape: Sizes) -> Tensor:
+        """Self broadcast to a shape."""
+        return movement.broadcast_to(self, shape)
+
+    def repeat(self, *sizes: Sizes) -> Tensor:
+        """Self as a whole, repeated along each axis: `tracer.tile`. Elements are repeated by `repeat_interleave`."""
+        return joining.tile(self, one(sizes))
+
+    tile = repeat
+
+    def repeat_interleave(
+        self, repeats: Any, dim: int | None = None, *, axis: int | None = None
+    ) -> Tensor:
+        """Every element, or slice along an axis, repeated in place: `tracer.repeat`."""
+        return joining.repeat(self, repeats, axis_of(dim, axis))
+
+    def flip(self, *dims: Axes, axis: Axes | None = None) -> Tensor:
+        """Elements in reverse order along axes, along all when none is named."""
+        return movement.flip(self, axis_of(one(dims) if dims else None, axis))
+
+    def roll(self, shifts: Axes, dims: Axes | None = None, *, axis: Axes | None = None) -> Tensor:
+        """Elements moved towards the end along axes; what falls off enters in front."""
+        return movement.roll(self, shifts, axis_of(dims, axis))
+
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+        """The elements whose position along dim2 is that along dim1 plus offset, as a new last axis."""
+        return movement.diagonal(self, offset, dim1, dim2)
+
+    def tril(self, diagonal: int = 0) -> Tensor:
+        """The lower triangle of matrices in the last two axes."""
+        return movement.tril(self, diagonal)
+
+    def triu(self, diagonal: int = 0) -> Tensor:
+        """The upper triangle of matrices in the last two axes."""
+        return movement.triu(self, diagonal)
+
+    def size(self: Any, dim: int | None = None) -> Any:
+        """The shape, or the size of one axis. The number of elements is `numel()`."""
+        return self.type.shape if dim is None else _size(self, dim)
+
+    # ---- parts
+    def split(
+        self: Any, split_size_or_sections: Any, dim: int | None = None, *, axis: int | None = None
+    ) -> tuple[Tensor, ...]:
+        """Parts of this size along an axis, the last one smaller where need be; or parts of the sizes in a list."""
+        return _split(self, split_size_or_sections, first_axis(dim, axis))
+
+    def tensor_split(
+        self: Any, indices_or_sections: Any, dim: int | None = None, *, axis: int | None = None
+    ) -> tuple[Tensor, ...]:
+        """As many parts of nearly equal size along an axis, or parts cut at positions."""
+        return _tensor_split(self, indices_or_sections, first_axis(dim, axis))
+
+    def chunk(
+        self: Any, chunks: int, dim: int | None = None, *, axis: int | None = None
+    ) -> tuple[Tensor, ...]:
+        """At most this many parts of equal size along an axis, the last one smaller where need be."""
+        return _chunk(self, chunks, first_axis(dim, axis))
+
+    def unbind(self, dim: int | None = None, *, axis: int | None = None) -> tuple[Tensor, ...]:
+        """The slices along an axis, without that axis."""
+        return joining.unstack(self, first_axis(dim, axis))
+
+    def narrow(self: Any, dim: int, start: int, length: int) -> Tensor:
+        """`length` elements from `start` on along an axis."""
+        return _narrow(self, dim, start, length)
+
+    def select(self: Any, dim: int, index: int) -> Tensor:
+        """One slice along an axis, without that axis."""
+        return _select(self, dim, index)
+
+
+class Indexing:
+    """Elements at computed indices."""
+
+    __slots__ = ()
+
+    def index_select(self, dim: int, index: Any) -> Tensor:
+        """The slices at indices along an axis: `tracer.take`."""
+        return indexing.take(self, index, dim)
+
+    def take(self, index: Any) -> Tensor:
+        """The elements at indices into all elements in row-major order."""
+        return indexing.take(self, index)
+
+    def gather(self, dim: int, index: Any) -> Tensor:
+        """The elements at indices along an axis: result[i][j] = self[i][index[i][j]] for the last of two axes."""
+        return indexing.gather(self, index, dim)
+
+    def take_along_dim(
+        self, indices: Any, dim: int | None = None, *, axis: int | None = None
+    ) -> Tensor:
+        """The elements at indices along an axis, the other axes broadcast."""
+        return _take_along(self, indices, axis_of(dim, axis))
+
+    def scatter_add(self, dim: int, index: Any, src: Any) -> Tensor:
+        """Self with each element of src added at its index along an axis."""
+        return indexing.scatter_add(self, index, src, dim)
+
+    def index_add(self, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
+        """Self with the slices of source, times alpha, added at indices along an axis."""
+        scaled = (
+            source if isinstance(alpha, int | float) and alpha == 1 else multiply(source, alpha)
+        )
+        return indexing.index_add(self, index, scaled, dim)
+
+
+# ---- bodies --------------------------------------------------------------------------------------
+
+
+def one(sizes: tuple[Any, ...]) -> Any:
+    """Sizes or axes given one by one or as one sequence."""
+    return sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int | Dim) else sizes
+
+
+@public
+def needed_axis(dim: Any, axis: Any) -> Any:
+    """The axis given as `dim` or `axis`. Raises `ArgumentError` for both or neither."""
+    chosen = axis_of(dim, axis)
+    if chosen is None:
+        raise ArgumentError("an axis is needed; pass dim")
+    return chosen
+
+
+@public
+def first_axis(dim: Any, axis: Any) -> Any:
+    """The axis given as `dim` or `axis`, 0 for neither."""
+    chosen = axis_of(dim, axis)
+    return 0 if chosen is None else chosen
+
+
+@public
+def _unflatten(x: Tensor, dim: int, sizes: Sequence[Size]) -> Tensor:
+    place = normalize_axis(dim, x.ndim, "dim")
+    shape = x.type.shape
+    axis = movement.resolved(shape[place], as_sizes(sizes))
+    return movement.reshape(x, (*shape[:place], *axis, *shape[place + 1 :]))
+
+
+@public
+def _matrix_t(x: Tensor) -> Tensor:
+    if x.ndim > 2:
+        raise ShapeError(f"t() takes at most 2 axes, got {short(x.type)}; use mT or permute")
+    return movement.permute_dims(x, tuple(range(x.ndim))[::-1])
+
+
+@public
+def _squeeze(x: Tensor, axis: Any) -> Tensor:
+    if axis is None:
+        return movement.squeeze(x)
+    axes = {normalize_axis(a, x.ndim, "dim") for a in movement.ints(axis, "dim")}
+    ones = tuple(
+        k for k in sorted(axes) if isinstance(x.type.shape[k], int) and x.type.shape[k] == 1
+    )
+    return movement.squeeze(x, ones)
+
+
+@public
+def _expand(x: Tensor, sizes: Any) -> Tensor:
+    wanted = as_sizes(sizes)
+    lead = len(wanted) - x.ndim
+    if lead < 0:
+        raise ShapeError(f"expand: {short(x.type)} has more axes than {wanted}")
+    shape = tuple(
+        x.type.shape[k - lead] if k >= lead and isinstance(d, int) and d == -1 else d
+        for k, d in enumerate(wanted)
+    )
+    return movement.broadcast_to(x, shape)
+
+
+@public
+def _size(x: Tensor, dim: int) -> Any:
+    return x.type.shape[normalize_axis(dim, x.ndim, "dim")]
+
+
+def _known_size(x: Tensor, axis: int, what: str) -> tuple[int, int]:
+    place = normalize_axis(axis, x.ndim, "dim")
+    size = x.type.shape[place]
+    if isinstance(size, Dim):
+        raise ShapeError(
+            f"{what} needs to know the size of axis {place}, which is the symbol {size}"
+        )
+    return place, size
+
+
+@public
+def _split(x: Tensor, sections: Any, axis: int) -> tuple[Tensor, ...]:
+    if not isinstance(sections, int):
+        return joining.split_sizes(
+            x,
+            movement.ints(sections, "split_size_or_sections"),
+            normalize_axis(axis, x.ndim, "dim"),
+        )
+    place, size = _known_size(x, axis, "split")
+    if sections < 1:
+        raise ShapeError(f"split: parts must have at least 1 element, got {sections}")
+    starts = range(0, max(size, 1), sections)
+    return joining.split_sizes(x, [min(sections, size - start) for start in starts], place)
+
+
+@public
+def _tensor_split(x: Tensor, sections: Any, axis: int) -> tuple[Tensor, ...]:
+    if not isinstance(sections, int):
+        return joining.split(x, sections, axis)
+    place, size = _known_size(x, axis, "tensor_split")
+    if sections < 1:
+        raise ShapeError(f"tensor_split needs at least 1 part, got {sections}")
+    least, longer = divmod(size, sections)
+    return joining.split_sizes(x, [least + (k < longer) for k in range(sections)], place)
+
+
+@public
+def _chunk(x: Tensor, chunks: int, axis: int) -> tuple[Tensor, ...]:
+    place, size = _known_size(x, axis, "chunk")
+    if chunks < 1:
+        raise ShapeError(f"chunk needs at least 1 part, got {chunks}")
+    return _split(x, max(-(-size // chunks), 1), place)
+
+
+@public
+def _narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    place = normalize_axis(dim, x.ndim, "dim")
+    size = x.type.shape[place]
+    if isinstance(size, int):
+        start = start + size if start < 0 else start
+        if not 0 <= start <= start + length <= size:
+            raise ShapeError(
+                f"narrow: elements {start} to {start + length} are not all in axis {place} of {short(x.type)}"
+            )
+    return joining.part(x, place, start, start + length)
+
+
+@public
+def _select(x: Tensor, dim: int, index: int) -> Tensor:
+    place = normalize_axis(dim, x.ndim, "dim")
+    return get_item(x, (*(slice(None),) * place, index))
+
+
+@public
+def _take_along(x: Any, indices: Any, axis: int | None) -> Tensor:
+    if axis is None:
+        return indexing.take_along_axis(movement.flatten(x), movement.flatten(indices), 0)
+    return indexing.take_along_axis(x, indices, axis)

@@ -1,0 +1,350 @@
+"""What stands in brackets: x[...] and x[...] = value, with NumPy's meaning.
+
+Integers, slices, None and Ellipsis select parts that an eager result shares with its operand; integer arrays gather; bool
+masks need their elements, so they work outside of traces only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ops.dims import Dim
+from ops.errors import ArgumentError, BoundsError, ShapeError, TraceError
+from ops.indexing import checked
+from ops.operator import Application, lookup
+from ops.slicing import END
+from ops.types import broadcast_shapes, short
+from tracer.dispatch import BUILDER, apply, constant
+from tracer.functions.creation import as_tensor, cast, fresh
+from tracer.functions.indexing import as_indices, known_mask, linear_index
+from tracer.functions.mutation import assign, refuse_change, refuse_value, writeable
+from tracer.functions.public import public
+from tracer.modes import MODES
+from tracer.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One part of a subscript: a new axis (axis None), or what is taken along an axis: int, slice, or Tensor of indices."""
+
+    axis: int | None
+    what: Any = None
+
+
+# ---- reading a subscript -------------------------------------------------------------------------
+
+
+def items_of(x: Tensor, key: Any) -> list[Item]:
+    """The parts of a subscript, one for each axis of x and each new axis, in order."""
+    parts = [_plain(part) for part in (key if isinstance(key, tuple) else (key,))]
+    taken = sum(_axes_taken(part) for part in parts)
+    if parts.count(Ellipsis) > 1:
+        raise BoundsError("a subscript holds more than one ellipsis (...)")
+    if taken > x.ndim:
+        raise BoundsError(
+            f"too many indices: {short(x.type)} has {x.ndim} axes, the subscript takes {taken}"
+        )
+    if Ellipsis not in parts:
+        parts.append(Ellipsis)
+    place = parts.index(Ellipsis)
+    parts[place : place + 1] = [slice(None)] * (x.ndim - taken)
+    items: list[Item] = []
+    axis = 0
+    for part in parts:
+        if part is None:
+            items.append(Item(None))
+            continue
+        if isinstance(part, _Mask):
+            items += part.items(x, axis)
+            axis += part.mask.ndim
+            continue
+        if isinstance(part, int):
+            _check(part, x, axis)
+        items.append(Item(axis, part))
+        axis += 1
+    return items
+
+
+class _Mask:
+    """A bool Tensor in a subscript: the indices where it holds."""
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def items(self, x: Tensor, axis: int) -> list[Item]:
+        elements = known_mask(self.mask, "x[mask]")
+        expected = x.type.shape[axis : axis + elements.ndim]
+        if elements.shape != expected:
+            raise BoundsError(
+                f"the mask has shape {elements.shape}, but the axes of {short(x.type)} that it masks have {expected}"
+            )
+        return [
+            Item(axis + k, Tensor.of_array(np.asarray(where, np.int64)))
+            for k, where in enumerate(np.nonzero(elements))
+        ]
+
+
+def _plain(part: Any) -> Any:
+    """A part of a subscript as None, Ellipsis, int, slice, mask or Tensor of indices."""
+    if part is None or part is Ellipsis or isinstance(part, slice):
+        return part
+    if isinstance(part, bool | np.bool_):
+        raise ArgumentError(
+            "x[True] and x[False] are not offered; use x[None], or an empty slice x[:0]"
+        )
+    if isinstance(part, int | np.integer):
+        return int(part)
+    if isinstance(part, list | tuple | np.ndarray | Tensor):
+        if isinstance(part, list | tuple) and not np.size(part):
+            return as_indices(part)
+        indices = as_tensor(part)
+        if indices.type.dtype == "bool":
+            return _Mask(indices)
+        indices = as_indices(indices)
+        if indices.ndim == 0 and not indices.is_symbolic and MODES.recorder is None:
+            return int(indices.array)
+        return indices
+    if hasattr(part, "__index__"):
+        return int(part.__index__())
+    raise ArgumentError(
+        f"a subscript holds integers, slices, None, ..., arrays of integers and bool masks; got {type(part).__name__}: {part!r:.40}"
+    )
+
+
+def _axes_taken(part: Any) -> int:
+    if part is None or part is Ellipsis:
+        return 0
+    return part.mask.ndim if isinstance(part, _Mask) else 1
+
+
+def _check(index: int, x: Tensor, axis: int) -> None:
+    size = x.type.shape[axis]
+    if isinstance(size, int) and not -size <= index < size:
+        possible = f"possible: {-size} to {size - 1}" if size else "the axis has no elements"
+        raise BoundsError(
+            f"index {index} is out of range for axis {axis} of {short(x.type)}; {possible}"
+        )
+
+
+def _bounds(part: slice) -> tuple[Any, Any, int]:
+    """Start, end and step as the Slice operator takes them."""
+    step = 1 if part.step is None else _whole(part.step)
+    if step == 0:
+        raise ShapeError(
+            "a slice's step is 0; use a positive one, or a negative one to go backwards"
+        )
+    start = (0 if step > 0 else -1) if part.start is None else _whole(part.start)
+    end = (END if step > 0 else -END - 1) if part.stop is None else _whole(part.stop)
+    return start, end, int(step)
+
+
+def _whole(x: Any) -> Any:
+    if isinstance(x, Dim):
+        return x
+    if not hasattr(x, "__index__"):
+        raise ArgumentError(f"slices are made of integers, got {type(x).__name__}: {x!r:.40}")
+    return max(-END - 1, min(END, x.__index__()))
+
+
+# ---- x[key] --------------------------------------------------------------------------------------
+
+
+@public
+def get_item(x: Tensor, key: Any) -> Tensor:
+    """x[key]. Raises `BoundsError` for indices out of range, `TraceError` for a mask in a trace."""
+    items = items_of(x, key)
+    if any(isinstance(item.what, Tensor) for item in items):
+        return _gathered(x, items)
+    result, dropped = _sliced(x, items)
+    axes = [item for item in items if item.axis is None or item.axis not in dropped]
+    new = tuple(k for k, item in enumerate(axes) if item.axis is None)
+    return apply("Unsqueeze", result, axes=new) if new else result
+
+
+def _sliced(x: Tensor, items: Sequence[Item]) -> tuple[Tensor, set[int | None]]:
+    """x with its slices and integers taken; the axes that integers took away."""
+    result = x
+    starts, ends, steps, axes, single, symbolic = [], [], [], [], [], []
+    for item in items:
+        if item.axis is None:
+            continue
+        if isinstance(item.what, int):
+            if isinstance(x.type.shape[item.axis], Dim):
+                symbolic.append(item)
+                continue
+            start, end, step = item.what, item.what + 1 or END, 1
+            single.append(item.axis)
+        elif item.what == slice(None):
+            continue
+        else:
+            start, end, step = _bounds(item.what)
+        starts.append(start)
+        ends.append(end)
+        steps.append(step)
+        axes.append(item.axis)
+    if axes:
+        result = apply(
+            "Slice",
+            result,
+            starts=tuple(starts),
+            ends=tuple(ends),
+            axes=tuple(axes),
+            steps=tuple(steps),
+        )
+    for item in reversed(symbolic):  # whether the index is in range is seen when the program runs
+        result = apply("Gather", result, fresh(np.asarray(item.what, np.int64)), axis=item.axis)
+    gone = {item.axis for item in symbolic}
+    left = tuple(axis - sum(g < axis for g in gone if g is not None) for axis in single)
+    if left:
+        result = apply("Squeeze", result, axes=left)
+    if result is x:
+        result = apply("Reshape", x, shape=x.type.shape)
+    return result, gone | set(single)
+
+
+def _gathered(x: Tensor, items: Sequence[Item]) -> Tensor:
+    """With index arrays: slices first, then all indices at once; integers are indices too."""
+    slices = [item for item in items if isinstance(item.what, slice)]
+    result, _ = _sliced(x, slices)
+    new = tuple(k for k, item in enumerate(items) if item.axis is None)
+    if new:
+        result = apply("Unsqueeze", result, axes=new)
+    places = [k for k, item in enumerate(items) if isinstance(item.what, int | Tensor)]
+    indices = []
+    for k in places:
+        what, axis = items[k].what, items[k].axis
+        index = fresh(np.asarray(what, np.int64)) if isinstance(what, int) else what
+        if MODES.recorder is None and axis is not None:
+            checked(index.array, int(x.type.shape[axis]), axis)
+        indices.append(index)
+    if len(places) == 1:
+        found: Tensor = apply("Gather", result, indices[0], axis=places[0])
+        return found
+    return _gathered_together(result, places, indices)
+
+
+def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor]) -> Tensor:
+    """Several axes indexed together: they are made one. Their result stands in their place, or first if they are apart."""
+    if places[-1] - places[0] + 1 != len(places):
+        order = (*places, *(k for k in range(x.ndim) if k not in places))
+        x, places = apply("Transpose", x, perm=order), list(range(len(places)))
+    try:
+        broadcast_shapes(*(i.type.shape for i in indices))
+    except ShapeError as error:
+        raise BoundsError(f"index arrays of one subscript must broadcast: {error}") from None
+    sizes = [x.type.shape[k] for k in places]
+    total: Any = 1
+    for size in sizes:
+        total = total * size
+    first, last = places[0], places[-1]
+    flat = apply("Reshape", x, shape=(*x.type.shape[:first], total, *x.type.shape[last + 1 :]))
+    result: Tensor = apply("Gather", flat, linear_index(indices, sizes), axis=first)
+    return result
+
+
+# ---- x[key] = value ------------------------------------------------------------------------------
+
+
+@public
+def set_item(x: Tensor, key: Any, value: Any) -> None:
+    """x[key] = value, broadcast and converted to x's element type.
+
+    Eager: on Tensors without history. In a trace: integers, slices, None, ..., and masks of x's shape with one value.
+    """
+    refuse_change(x)
+    new = cast(as_tensor(value), x.type.dtype)
+    if MODES.recorder is not None:
+        assign(x, _updated(x, key, new))
+        return
+    refuse_value(x, new)
+    target = writeable(x)
+    parts = key if isinstance(key, tuple) else (key,)
+    plain = tuple(part.array if isinstance(part, Tensor) else part for part in parts)
+    try:
+        target[plain] = new.array
+    except IndexError as error:
+        raise BoundsError(f"{short(x.type)}: {error}") from None
+    except ValueError:
+        hole = target[plain].shape
+        raise _misfit(new, x, hole) from None
+    x._version += 1
+
+
+def _misfit(value: Tensor, x: Tensor, hole: tuple[int, ...]) -> ShapeError:
+    return ShapeError(
+        f"a value of shape {value.shape} does not broadcast to the part of {short(x.type)}, whose shape is {hole}"
+    )
+
+
+def _updated(x: Tensor, key: Any, value: Tensor) -> Tensor:
+    """x with a part replaced, as a new value: the value spread between zeros, taken where the part is."""
+    if isinstance(key, Tensor | np.ndarray) and as_tensor(key).type.dtype == "bool":
+        mask = as_tensor(key)
+        if mask.ndim <= x.ndim and mask.type.shape == x.type.shape[: mask.ndim] and value.ndim == 0:
+            shape = mask.type.shape + (1,) * (x.ndim - mask.ndim)
+            result: Tensor = apply("Where", BUILDER.reshape(mask, shape), value, x)
+            return result
+        raise TraceError(
+            "x[mask] = value in a trace needs a mask of x's shape and one value; use tracer.where for others"
+        )
+    items = items_of(x, key)
+    if any(isinstance(item.what, Tensor) for item in items):
+        raise TraceError(
+            "x[indices] = value with index arrays is not recorded; use tracer.index_add or scatter_add, or tracer.where"
+        )
+    if any(isinstance(d, Dim) for d in x.type.shape):
+        raise TraceError(
+            f"x[...] = value is not recorded for symbolic sizes, got {short(x.type)}; use tracer.where or concat"
+        )
+    starts, ends, steps, axes, hole = [], [], [], [], []
+    for item in items:
+        if item.axis is None:
+            hole.append(1)
+            continue
+        part = item.what
+        size = int(x.type.shape[item.axis])
+        chosen = (
+            range(size)[part] if isinstance(part, slice) else range(part % size, part % size + 1)
+        )
+        start, end, step = (part, part + 1 or END, 1) if isinstance(part, int) else _bounds(part)
+        starts.append(start)
+        ends.append(end)
+        steps.append(step)
+        axes.append(item.axis)
+        if not isinstance(part, int):
+            hole.append(len(chosen))
+    attrs = {
+        "starts": tuple(starts),
+        "ends": tuple(ends),
+        "axes": tuple(axes),
+        "steps": tuple(steps),
+    }
+    op = lookup("Slice")
+    (kept,) = op.infer([x.type], op.normalize(attrs))
+    try:
+        filled = BUILDER.reshape(BUILDER.expand(value, tuple(hole)), kept.shape)
+    except ShapeError:
+        raise _misfit(value, x, tuple(hole)) from None
+    put = _put_back(x, attrs, filled)
+    everywhere = BUILDER.expand(constant(True, "bool"), kept.shape)
+    result = apply("Where", _put_back(x, attrs, everywhere), put, x)
+    return result
+
+
+def _put_back(x: Tensor, attrs: dict[str, Any], part: Tensor) -> Tensor:
+    """The part where a slice of x would be, zeros elsewhere: what the slice's gradient rule builds."""
+    op = lookup("Slice")
+    rule: Any = op.vjp
+    n = Application((x,), (part,), op.normalize(attrs), (part,), (True,))
+    (result,) = rule(BUILDER, n)
+    assert isinstance(result, Tensor)
+    return result

@@ -1,0 +1,231 @@
+"""Layers and activations as functions, under PyTorch's names. Losses are in `losses`, and all names are found here.
+
+Element types: floats stay what they are, integers become float32 where a floating result is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ops.errors import ArgumentError, ShapeError
+from ops.types import normalize_axis, short
+from tracer.functions import (
+    activation,
+    arithmetic,
+    indexing,
+    joining,
+    linear_algebra,
+    logic,
+    transcendental,
+)
+from tracer.functions.applying import as_floating
+from tracer.functions.creation import as_tensor, zeros_like
+from tracer.functions.movement import ints, matrix_transpose
+from tracer.functions.public import public
+from tracer.functions.reductions import sum as sum_over
+from tracer.functions.reductions import vector_norm
+from tracer.nn.losses import binary_cross_entropy as binary_cross_entropy
+from tracer.nn.losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from tracer.nn.losses import cross_entropy as cross_entropy
+from tracer.nn.losses import huber_loss as huber_loss
+from tracer.nn.losses import kl_div as kl_div
+from tracer.nn.losses import l1_loss as l1_loss
+from tracer.nn.losses import mse_loss as mse_loss
+from tracer.nn.losses import nll_loss as nll_loss
+from tracer.nn.losses import smooth_l1_loss as smooth_l1_loss
+from tracer.tensor import Tensor
+
+# ---- activations ---------------------------------------------------------------------------------
+
+elu = activation.elu
+gelu = activation.gelu
+hardsigmoid = activation.hard_sigmoid
+hardswish = activation.hard_swish
+leaky_relu = activation.leaky_relu
+mish = activation.mish
+relu = activation.relu
+sigmoid = activation.sigmoid
+silu = activation.silu
+softplus = activation.softplus
+softsign = activation.softsign
+tanh = transcendental.tanh
+
+
+def selu(input: Any) -> Tensor:
+    """Scaled elu, whose constants keep mean 0 and variance 1."""
+    return activation.selu(input)
+
+
+def logsigmoid(input: Any) -> Tensor:
+    """log(sigmoid(x)) without overflow."""
+    return arithmetic.negative(activation.softplus(arithmetic.negative(input)))
+
+
+def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """x limited to [min_val, max_val]."""
+    return arithmetic.clip(input, min_val, max_val)
+
+
+def relu6(input: Any) -> Tensor:
+    """x limited to [0, 6]."""
+    return arithmetic.clip(input, 0, 6)
+
+
+def softmax(input: Any, dim: int = -1) -> Tensor:
+    """exp(x) over its sum along an axis, without overflow."""
+    return activation.softmax(input, dim)
+
+
+def log_softmax(input: Any, dim: int = -1) -> Tensor:
+    """Logarithm of softmax along an axis."""
+    return activation.log_softmax(input, dim)
+
+
+# ---- layers --------------------------------------------------------------------------------------
+
+
+@public
+def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
+    """input @ weight.T + bias: input (..., in_features), weight (out_features, in_features), bias (out_features,).
+
+    Raises `ShapeError` where features do not fit.
+    """
+    x, w = as_tensor(input), as_tensor(weight)
+    if w.ndim != 2:
+        raise ShapeError(
+            f"linear: the weight must be (out_features, in_features), got {short(w.type)}"
+        )
+    if x.ndim == 0 or x.type.shape[-1] != w.type.shape[1]:
+        raise ShapeError(
+            f"linear: the weight {short(w.type)} takes {w.type.shape[1]} features, the last axis of the input {short(x.type)} "
+            "has another size"
+        )
+    result = linear_algebra.matmul(x, matrix_transpose(w))
+    if bias is None:
+        return result
+    b = as_tensor(bias)
+    if b.type.shape != w.type.shape[:1]:
+        raise ShapeError(
+            f"linear: the bias must have shape ({w.type.shape[0]},) like the weight's rows, got {short(b.type)}"
+        )
+    return arithmetic.add(result, b)
+
+
+@public
+def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
+    """The rows of weight (num_embeddings, embedding_dim) at indices: shape input.shape + (embedding_dim,).
+
+    `padding_idx`: a row that gets no gradient. Raises `BoundsError` for an index out of range.
+    """
+    w, indices = as_tensor(weight), indexing.as_indices(input)
+    if w.ndim != 2:
+        raise ShapeError(
+            f"embedding: the weight must be (num_embeddings, embedding_dim), got {short(w.type)}"
+        )
+    rows = indexing.take(w, indices, 0)
+    if padding_idx is None:
+        return rows
+    place = normalize_axis(padding_idx, int(w.type.shape[0]), "padding_idx")
+    padding = logic.equal(indices, place)[..., None]
+    return logic.where(padding, rows.detach(), rows)
+
+
+def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
+    """1 at each index along a new last axis, as int64. -1: one more than the largest index, which a trace does not know."""
+    return indexing.one_hot(tensor, None if num_classes == -1 else num_classes, dtype="int64")
+
+
+@public
+def layer_norm(
+    input: Any,
+    normalized_shape: int | Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) * weight + bias, over the last axes, which have normalized_shape."""
+    x = as_floating(input)
+    return activation.layer_norm(
+        x, weight, bias, axis=_last_axes(x, normalized_shape, "layer_norm"), epsilon=eps
+    )
+
+
+@public
+def rms_norm(
+    input: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None
+) -> Tensor:
+    """x / sqrt(mean(x * x) + eps) * weight, over the last axes, which have normalized_shape. eps None: the type's epsilon."""
+    from tracer.functions.data_types import finfo
+
+    x = as_floating(input)
+    epsilon = float(finfo(x.type.dtype).eps) if eps is None else eps
+    return activation.rms_norm(
+        x, weight, axis=_last_axes(x, normalized_shape, "rms_norm"), epsilon=epsilon
+    )
+
+
+def _last_axes(x: Tensor, normalized_shape: Any, name: str) -> int:
+    shape = ints(normalized_shape, "normalized_shape")
+    if not shape or x.type.shape[max(x.ndim - len(shape), 0) :] != shape:
+        raise ShapeError(f"{name}: the last axes of {short(x.type)} must have sizes {shape}")
+    return -len(shape)
+
+
+@public
+def dropout(input: Any, p: float = 0.5, training: bool = True) -> Tensor:
+    """In training each element is 0 with probability p, else divided by 1 - p; otherwise the input."""
+    x = as_tensor(input)
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout: the probability must be from 0 to 1, got {p}")
+    if not training or p == 0:
+        return x
+    if p == 1:
+        return zeros_like(x)
+    from tracer import random
+
+    x = as_floating(x)
+    kept = random.bernoulli(1.0 - p, x.type.shape)
+    return logic.where(kept, arithmetic.multiply(x, 1.0 / (1.0 - p)), 0.0)
+
+
+# ---- the rest ------------------------------------------------------------------------------------
+
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@public
+def pad(
+    input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
+    """x with a border: sizes before and behind the last axis, then the last but one, and so on.
+
+    Modes: "constant" (negative sizes cut off), "reflect", "replicate", "circular".
+    """
+    x, sizes = as_tensor(input), ints(pad, "pad")
+    if len(sizes) % 2 or len(sizes) > 2 * x.ndim:
+        raise ShapeError(
+            f"pad takes a pair of sizes for each of at most {x.ndim} axes, got {len(sizes)} sizes"
+        )
+    if mode not in _MODES:
+        raise ArgumentError(f"mode must be one of {', '.join(_MODES)}; got {mode!r}")
+    widths = [(0, 0)] * x.ndim
+    for k in range(len(sizes) // 2):
+        widths[x.ndim - 1 - k] = sizes[2 * k], sizes[2 * k + 1]
+    return joining.padded(x, widths, _MODES[mode], 0.0 if value is None else value)
+
+
+@public
+def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """x over the larger of its p-norm along an axis and eps."""
+    x = as_floating(input)
+    return arithmetic.divide(x, arithmetic.maximum(vector_norm(x, dim, keepdims=True, ord=p), eps))
+
+
+@public
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """Cosine of the angle between vectors along an axis; norms below eps count as eps."""
+    a, b = as_floating(x1), as_floating(x2)
+    product = sum_over(arithmetic.multiply(a, b), dim)
+    norms = [arithmetic.maximum(vector_norm(x, dim), eps) for x in (a, b)]
+    return arithmetic.divide(product, arithmetic.multiply(*norms))
