@@ -16,7 +16,7 @@ from ops.operator import Attributes, Operator
 from ops.types import Type, short
 from tracer.graph import GraphBuilder, Origin, Value
 from tracer.modes import MODES
-from tracer.source import here, user_line
+from tracer.source import here
 from tracer.tensor import Tensor
 
 
@@ -56,7 +56,7 @@ class Recorder:
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
         self.flags: list[tuple[Any, str, bool]] = []
         self.modules: dict[int, Any] = {}
-        self.numbers: dict[int, int] = {}
+        self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.gradient_origin: Origin | None = None
 
     # ---- operations
@@ -116,20 +116,37 @@ class Recorder:
 
     def refuse_data(self, tensor: Tensor) -> None:
         """Called when somebody asks for the elements of an outside Tensor during the trace."""
-        line = user_line()
-        raise TraceError(
-            f"the elements of {short(tensor.type)} are read while a function is traced: the result would be a constant "
-            "of the compiled program. Compute with tracer's functions on the Tensor, or move this code out of the "
-            "traced function" + (f"\n  at {line}" if line else "")
+        from tracer.dispatch import located
+
+        raise located(
+            TraceError(
+                f"the elements of {short(tensor.type)} are read while a function is traced: the result would be a "
+                "constant of the compiled program. Compute with tracer's functions on the Tensor, or move this code out "
+                "of the traced function"
+            )
         )
 
     def need_number(self, tensor: Tensor) -> None:
-        """Called when Python asks a traced Tensor for its value: a float argument becomes static."""
+        """Called when Python asks a traced Tensor for its value: float arguments that alone decide it become static."""
         from tracer.tracing.record import NeedNumber
 
-        leaf = self.numbers.get(id(tensor))
-        if leaf is not None:
-            raise NeedNumber(leaf)
+        if tensor._value is None:
+            return
+        made = {v: node for node in self.builder.nodes for v in node.outputs}
+        roots: set[Value] = set()
+        stack, seen = [tensor._value], set()
+        while stack:
+            value = stack.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            node = made.get(value)
+            if node is None:
+                roots.add(value)
+            else:
+                stack.extend(node.inputs)
+        if roots and all(v in self.numbers for v in roots):
+            raise NeedNumber(min(self.numbers[v] for v in roots))
 
     def strengthen(self, tensor: Tensor) -> Value:
         """The Tensor's value, a Python number made a Tensor of the default type."""

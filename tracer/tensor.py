@@ -130,9 +130,11 @@ class Tensor(Methods):
             if self._block is None:
                 if self._recorder is not None:
                     self._recorder.need_number(self)
-                raise TraceError(
-                    f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "
-                    "compute with tracer's functions, or move this code out of the traced function"
+                raise _located(
+                    TraceError(
+                        f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "
+                        "compute with tracer's functions, or move this code out of the traced function"
+                    )
                 )
             array = self._block.array(self.type.shape, self.type.numpy)
             self._array = array
@@ -217,10 +219,11 @@ class Tensor(Methods):
         if self._value is not None:
             if self._recorder is not None:
                 self._recorder.need_number(self)
-            raise TraceError(
-                f"the truth of a traced Tensor {short(self.type)} is not known while its function is traced; "
-                "use tracer.where(condition, a, b) for a choice between values"
-                + _line()
+            raise _located(
+                TraceError(
+                    f"the truth of a traced Tensor {short(self.type)} is not known while its function is traced; "
+                    "use tracer.where(condition, a, b) for a choice between values"
+                )
             )
         return bool(self.array)
 
@@ -338,11 +341,10 @@ def _restore(kind: Callable[..., Any], array: Array, requires_grad: bool) -> Ten
     return result
 
 
-def _line() -> str:
-    from tracer.source import user_line
+def _located(error: TraceError) -> Exception:
+    from tracer.dispatch import located
 
-    line = user_line()
-    return f"\n  at {line}" if line else ""
+    return located(error)
 
 
 _new = object.__new__

@@ -75,7 +75,7 @@ def record(
         placeholder = Tensor.of_value(value, recorder)
         placeholder._requires_grad = leaf.requires_grad
         if leaf.kind == "float":
-            recorder.numbers[id(placeholder)] = number
+            recorder.numbers[value] = number
         originals[number] = value
         dynamic.append(number)
         placeholders.append(placeholder)
