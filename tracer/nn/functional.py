@@ -1,4 +1,4 @@
-"""Layers and activations as functions, under PyTorch's names. Losses are in `losses`, and all names are found here.
+"""Layers, activations and losses as functions, under PyTorch's names.
 
 Element types: floats stay what they are, integers become float32 where a floating result is needed.
 """
@@ -87,7 +87,9 @@ def log_softmax(input: Any, dim: int = -1) -> Tensor:
 
 @public
 def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
-    """input @ weight.T + bias: input (..., in_features), weight (out_features, in_features), bias (out_features,).
+    """input @ weight.T + bias.
+
+    input: (..., in_features), weight: (out_features, in_features), bias: (out_features,).
 
     Raises `ShapeError` where features do not fit.
     """
@@ -98,7 +100,8 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
         )
     if x.ndim == 0 or x.type.shape[-1] != w.type.shape[1]:
         raise ShapeError(
-            f"linear: the weight {short(w.type)} takes {w.type.shape[1]} features, the last axis of the input {short(x.type)} "
+            f"linear: the weight {short(w.type)} takes {w.type.shape[1]} features, the last axis "
+            f"of the input {short(x.type)} "
             "has another size"
         )
     result = linear_algebra.matmul(x, matrix_transpose(w))
@@ -107,14 +110,17 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
     b = as_tensor(bias)
     if b.type.shape != w.type.shape[:1]:
         raise ShapeError(
-            f"linear: the bias must have shape ({w.type.shape[0]},) like the weight's rows, got {short(b.type)}"
+            f"linear: the bias must have shape ({w.type.shape[0]},) like the weight's rows, got "
+            f"{short(b.type)}"
         )
     return arithmetic.add(result, b)
 
 
 @public
 def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
-    """The rows of weight (num_embeddings, embedding_dim) at indices: shape input.shape + (embedding_dim,).
+    """The rows of weight at indices: shape input.shape + (embedding_dim,).
+
+    weight: (num_embeddings, embedding_dim).
 
     `padding_idx`: a row that gets no gradient. Raises `BoundsError` for an index out of range.
     """
@@ -132,7 +138,10 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor
 
 
 def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
-    """1 at each index along a new last axis, as int64. -1: one more than the largest index, which a trace does not know."""
+    """1 at each index along a new last axis, as int64.
+
+    -1: one more than the largest index, which a trace does not know.
+    """
     return indexing.one_hot(tensor, None if num_classes == -1 else num_classes, dtype="int64")
 
 
@@ -144,7 +153,7 @@ def layer_norm(
     bias: Any = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """(x - mean) / sqrt(variance + eps) * weight + bias, over the last axes, which have normalized_shape."""
+    """(x - mean) / sqrt(variance + eps) * weight + bias, over axes of normalized_shape."""
     x = as_floating(input)
     return activation.layer_norm(
         x, weight, bias, axis=_last_axes(x, normalized_shape, "layer_norm"), epsilon=eps
@@ -155,7 +164,10 @@ def layer_norm(
 def rms_norm(
     input: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Tensor:
-    """x / sqrt(mean(x * x) + eps) * weight, over the last axes, which have normalized_shape. eps None: the type's epsilon."""
+    """x / sqrt(mean(x * x) + eps) * weight, over the last axes, which have normalized_shape.
+
+    eps None: the type's epsilon.
+    """
     from tracer.functions.data_types import finfo
 
     x = as_floating(input)
@@ -174,7 +186,7 @@ def _last_axes(x: Tensor, normalized_shape: Any, name: str) -> int:
 
 @public
 def dropout(input: Any, p: float = 0.5, training: bool = True) -> Tensor:
-    """In training each element is 0 with probability p, else divided by 1 - p; otherwise the input."""
+    """In training elements are 0 with probability p, else divided by 1 - p; or the input."""
     x = as_tensor(input)
     if not 0 <= p <= 1:
         raise ArgumentError(f"dropout: the probability must be from 0 to 1, got {p}")

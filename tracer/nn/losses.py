@@ -1,6 +1,7 @@
-"""Losses as functions, under PyTorch's names: from predictions and targets to one number, or one for each element.
+"""Losses as functions, under PyTorch's names: from predictions and targets to one number.
 
-reduction: "mean", "sum" or "none". Means of half types are taken in float32.
+reduction: "mean", "sum" or "none" (one loss for each element). Means of half types are taken in
+float32.
 """
 
 from __future__ import annotations
@@ -71,18 +72,23 @@ class _Classes:
         w = as_tensor(weight)
         if not is_floating(w.type.dtype) or w.type.shape != (self.count,):
             raise ShapeError(
-                f"{self.name}: weight holds one float for each of {self.count} classes, got {short(w.type)}"
+                f"{self.name}: weight holds one float for each of {self.count} classes, got "
+                f"{short(w.type)}"
             )
         return cast(w, self.x.type.dtype)
 
     def check_indices(self) -> None:
-        """Raise unless the target holds classes. Where its elements are not known, in a trace, a wrong one gives NaN."""
+        """Raise unless the target holds classes.
+
+        Where its elements are not known, in a trace, a wrong one gives NaN.
+        """
         shape = self.x.type.shape
         expected = (*shape[: self.axis], *shape[self.axis + 1 :])
         found = self.target.type
         if not is_integer(found.dtype):
             raise DTypeError(
-                f"{self.name}: the target must hold integer classes, shape {expected}, or probabilities like {short(self.x.type)}; "
+                f"{self.name}: the target must hold integer classes, shape {expected}, or "
+                f"probabilities like {short(self.x.type)}; "
                 f"got {short(found)}"
             )
         if found.shape != expected:
@@ -92,14 +98,16 @@ class _Classes:
                 else ""
             )
             raise ShapeError(
-                f"{self.name}: predictions {short(self.x.type)} need classes of shape {expected}, got {short(found)}{hint}"
+                f"{self.name}: predictions {short(self.x.type)} need classes of shape {expected}, "
+                f"got {short(found)}{hint}"
             )
         if MODES.recorder is None and isinstance(self.count, int):
             labels = self.target.array
             wrong = labels[(labels != self.ignore_index) & ((labels < 0) | (labels >= self.count))]
             if wrong.size:
                 raise BoundsError(
-                    f"{self.name}: the target holds class {wrong.reshape(-1)[0]}, but there are {self.count} classes: 0 to "
+                    f"{self.name}: the target holds class {wrong.reshape(-1)[0]}, but there are "
+                    f"{self.count} classes: 0 to "
                     f"{self.count - 1}, and {self.ignore_index} for what is ignored"
                 )
 
@@ -135,14 +143,15 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Minus the logarithm of the softmax of the target, along axis 1 of (N, C, ...), axis 0 of (C,).
+    """Minus the logarithm of the softmax of the target, along axis 1 of (N, C, ...).
 
-    target: integer classes of shape (N, ...), or probabilities like the input. `weight`: a factor for each class.
-    `ignore_index`: a target that counts for nothing. `label_smoothing`: the share of the target that all classes get alike.
-    "mean" divides by the sum of the weights of the targets that count (of probabilities: by N).
+    Predictions of one row are (C,). target: integer classes of shape (N, ...), or probabilities
+    like the input. `weight`: a factor for each class. `ignore_index`: a target that counts for
+    nothing. `label_smoothing`: the share of the target that all classes get alike. "mean"
+    divides by the sum of the weights of the targets that count (of probabilities: by N).
 
-    Raises `DTypeError`, `ShapeError`, and `BoundsError` for a target that is no class; in a trace, where targets are not known,
-    such a one gives NaN.
+    Raises `DTypeError`, `ShapeError`, and `BoundsError` for a target that is no class; in a
+    trace, where targets are not known, such a one gives NaN.
     """
     _check_reduction(reduction)
     if not 0 <= label_smoothing <= 1:
@@ -190,7 +199,8 @@ def _of_probabilities(classes: _Classes, reduction: str, label_smoothing: float)
     x, target = classes.x, cast(classes.target, classes.x.type.dtype)
     if target.type.shape != x.type.shape:
         raise ShapeError(
-            f"cross_entropy: probabilities must be like the predictions {short(x.type)}, got {short(target.type)}"
+            f"cross_entropy: probabilities must be like the predictions {short(x.type)}, got "
+            f"{short(target.type)}"
         )
     if label_smoothing:
         share = arithmetic.divide(label_smoothing, BUILDER.size(classes.count, x.type.dtype))
@@ -206,7 +216,10 @@ def _of_probabilities(classes: _Classes, reduction: str, label_smoothing: float)
 def nll_loss(
     input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
-    """Minus the log-probability of the target class: input holds log-probabilities, (N, C, ...) or (C,). See `cross_entropy`."""
+    """Minus the log-probability of the target class.
+
+    Input holds log-probabilities, (N, C, ...) or (C,). See `cross_entropy`.
+    """
     _check_reduction(reduction)
     classes = _Classes("nll_loss", input, target, weight, ignore_index)
     classes.check_indices()
@@ -221,9 +234,10 @@ def nll_loss(
 
 @public
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """target * (log(target) - input), input being log-probabilities, and target with `log_target`; 0 where target is 0.
+    """target * (log(target) - input), where input holds log-probabilities; 0 where target is 0.
 
-    reduction "batchmean" divides the sum by the first axis, which is the divergence of distributions.
+    `log_target`: the target holds them too. reduction "batchmean" divides the sum by the first
+    axis, which is the divergence of distributions.
     """
     if reduction != "batchmean":
         _check_reduction(reduction)
@@ -249,7 +263,8 @@ def _pair(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor]:
     x, y = prepare(input, target, floating=True)
     if x.type.shape != y.type.shape:
         raise ShapeError(
-            f"{name}: predictions {short(x.type)} and targets {short(y.type)} must have one shape; reshape or broadcast_to one of "
+            f"{name}: predictions {short(x.type)} and targets {short(y.type)} must have one shape; "
+            "reshape or broadcast_to one of "
             "them"
         )
     return as_floating(x), as_floating(y)
@@ -308,7 +323,9 @@ _SMALLEST = float(np.exp(-100.0))
 def binary_cross_entropy(
     input: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    """-(y*log(p) + (1-y)*log(1-p)) of probabilities p; logarithms are at least -100, and where that limit holds the gradient is 0.
+    """-(y*log(p) + (1-y)*log(1-p)) of probabilities p.
+
+    Logarithms are at least -100; where that limit holds, the gradient is 0.
 
     `binary_cross_entropy_with_logits` is the accurate way from logits.
     """
@@ -318,7 +335,8 @@ def binary_cross_entropy(
         outside = p.array[(p.array < 0) | (p.array > 1)]
         if outside.size:
             raise ArgumentError(
-                f"binary_cross_entropy takes probabilities from 0 to 1, got {float(outside[0])}; for logits use "
+                f"binary_cross_entropy takes probabilities from 0 to 1, got {float(outside[0])}; "
+                "for logits use "
                 "binary_cross_entropy_with_logits"
             )
     dtype = p.type.dtype
@@ -337,7 +355,10 @@ def binary_cross_entropy(
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
 ) -> Tensor:
-    """Binary cross-entropy of sigmoid(input), accurate for logits of any size. `pos_weight`: a factor for targets of 1."""
+    """Binary cross-entropy of sigmoid(input), accurate for logits of any size.
+
+    `pos_weight`: a factor for targets of 1.
+    """
     _check_reduction(reduction)
     x, y = _pair("binary_cross_entropy_with_logits", input, target)
     tail = activation.softplus(arithmetic.negative(x))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,8 +31,6 @@ class Entry:
         self.grad_enabled = MODES.grad_enabled
         self.guard, self.paths, self.guard_source = build_guard(fn, recorded, leaves)
         self.trace_seconds = 0.0
-        self.run_seconds = 0.0
-        self.runs = 0
         self._executable: Executable | None = None
         self._backward: Executable | None = None
         self._launch: Any = _UNKNOWN
@@ -96,7 +93,6 @@ class Entry:
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run the program on argument leaves and do what the trace did: outputs, state, gradients."""
         recorded, executable = self.recorded, self.executable
-        start = time.perf_counter()
         inputs: list[Any] = [c.current for c in recorded.captures]
         inputs += [s.container[s.key] for s in recorded.scalars]
         inputs += [leaves[k] for k in recorded.argument_leaves]
@@ -127,8 +123,6 @@ class Entry:
                 out.append(result)
             else:
                 out.append(leaves[output.number] if output.kind == "argument" else output.object)
-        self.run_seconds += time.perf_counter() - start
-        self.runs += 1
         return optree.tree_unflatten(recorded.tree, out)
 
     def _attach(self, results: list[Any], number: int, inputs: list[Any]) -> None:

@@ -34,9 +34,7 @@ class Timings:
 
     tracing: float
     compiling: float
-    running: float
     traces: int
-    runs: int
 
 
 class TracedFunction(Generic[P, R]):
@@ -225,14 +223,12 @@ class TracedFunction(Generic[P, R]):
         ]
 
     def timings(self) -> Timings:
-        """Seconds spent tracing, compiling and running."""
+        """Seconds spent tracing and compiling, and how many traces there were."""
         entries = [e for group in self._entries.values() for e in group]
         return Timings(
             sum(e.trace_seconds for e in entries),
             sum(e._executable.compile_seconds for e in entries if e._executable is not None),
-            sum(e.run_seconds for e in entries),
             self._count,
-            sum(e.runs for e in entries),
         )
 
     def clear(self) -> None:

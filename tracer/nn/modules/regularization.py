@@ -1,0 +1,29 @@
+"""Dropout."""
+
+from __future__ import annotations
+
+from ops.errors import ArgumentError
+from tracer.nn import functional as F  # noqa: N812 - PyTorch's name
+from tracer.nn.module import Module
+from tracer.tensor import Tensor
+
+
+class Dropout(Module):
+    """In training each element is zero with probability p, and the others are divided by 1 - p; else nothing.
+
+    Reference: Srivastava et al., "Dropout", JMLR 2014.
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"the probability of dropout must be from 0 to 1, got {p}")
+        self.p = float(p)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return F.dropout(x, self.p, self.training)
+
+    def extra_repr(self) -> str:
+        """The probability."""
+        return f"p={self.p}"
