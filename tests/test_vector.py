@@ -1,4 +1,4 @@
-"""Vector values: every primitive, access and lane function means the same un-jitted and compiled."""
+"""Vector values: every primitive and access means the same un-jitted and compiled, to the bit."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.vector_math.accuracy import edges, errors, reference, samples
 from codegen.vector import DTYPE, NAMES
-from codegen.vector.accuracy import BOUNDS, bound, edges, errors, reference, samples
+from codegen.vector.bounds import BOUNDS, bound
 from codegen.vector.elementary import ELEMENTARY
 from codegen.vector.functions import FUNCTIONS
 from codegen.vector.pi import TWO_OVER_PI
@@ -59,8 +60,7 @@ def least(name: str, operands: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "element"), CASES)
 def test_errors_are_within_the_bound(name: str, element: str, rng: np.random.Generator) -> None:
-    """About 200,000 operands: special values, all exponents, the usual ranges; signs of zeros too.
-    """
+    """200,000 operands: special values, all exponents, the usual ranges; signs of zeros too."""
     slow = name in ("erf", "erfc") and element == "f64"  # the reference is mpmath
     operands = samples(DTYPE[element], 6000 if slow else 200_000, FUNCTIONS[name].arity, rng)
     got, wanted = computed(name, element, *operands), reference(name, *operands)
@@ -166,9 +166,9 @@ def test_monotone_where_it_is_seen() -> None:
 
 def test_coefficients_are_those_of_the_recipes() -> None:
     """Two tables fitted again give the numbers of tables.py, to the bit."""
+    from benchmarks.vector_math.coefficients import coefficients
+    from benchmarks.vector_math.recipes import RECIPES
     from codegen.vector import tables
-    from codegen.vector.coefficients import coefficients
-    from codegen.vector.recipes import RECIPES
 
     for name in ("EXP_F32", "LOG_SERIES_F32"):
         assert coefficients(RECIPES[name])[0] == getattr(tables, name)

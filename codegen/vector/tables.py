@@ -1,7 +1,7 @@
 """Coefficients of the vector mathematics, highest power first.
 
-Written by `python -m codegen.vector.coefficients`. What each one approximates: `recipes.py`. The
-comments are the largest errors, relative to the function.
+Written by `python -m benchmarks.vector_math.coefficients`. What each one approximates: the
+`recipes.py` beside it. The comments are the largest errors, relative to the function.
 """
 
 EXP_F32 = (  # 2**-28.2

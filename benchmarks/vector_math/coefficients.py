@@ -131,15 +131,15 @@ def coefficients(recipe: Recipe) -> tuple[tuple[float, ...], float]:
 
 HEADER = '''"""Coefficients of the vector mathematics, highest power first.
 
-Written by `python -m codegen.vector.coefficients`. What each one approximates: `recipes.py`. The
-comments are the largest errors, relative to the function.
+Written by `python -m benchmarks.vector_math.coefficients`. What each one approximates: the
+`recipes.py` beside it. The comments are the largest errors, relative to the function.
 """
 '''
 
 
 def main(names: Sequence[str]) -> None:
     """Print the tables of the named recipes; of all, as the file `tables.py`."""
-    from codegen.vector.recipes import RECIPES
+    from benchmarks.vector_math.recipes import RECIPES
 
     if not names:
         print(HEADER, end="")

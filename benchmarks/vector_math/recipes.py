@@ -1,5 +1,4 @@
-"""RECIPES: what each table of `tables.py` approximates. Read by `coefficients.py` only; needs
-mpmath.
+"""RECIPES: what each table of `codegen/vector/tables.py` approximates. Read by `coefficients.py`.
 
 Names end in the format of the coefficients: _F32, _F64, or _SHORT for float64 coefficients that are
 exact enough to be rounded to float32 afterwards. Odd and even functions are polynomials in z = x*x.
@@ -11,7 +10,7 @@ from typing import Any
 
 import mpmath as mp  # type: ignore[import-untyped]
 
-from codegen.vector.coefficients import Function, Recipe
+from benchmarks.vector_math.coefficients import Function, Recipe
 
 mp.mp.dps = 60
 HALF_LN2 = mp.log(2) / 2 * mp.mpf("1.0001")
