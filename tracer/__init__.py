@@ -1,7 +1,9 @@
-"""JIT-compiled tracing for Python: record, differentiate, fuse, compile and export numerical programs.
+"""JIT-compiled tracing for Python: record, differentiate, fuse, compile and export programs.
 
 Users import this package only; `ops` and `codegen` beside it are its engines.
 """
+
+# ruff: noqa: E402 - the engines are checked before anything is imported from them
 
 from __future__ import annotations
 
@@ -23,14 +25,19 @@ def _check_engines() -> None:
         if found != here / name:
             where = found or "nowhere"
             raise ImportError(
-                f"tracer needs its own package {name!r} from {here / name}, but Python finds {where}: another package "
-                f"of that name shadows it. Uninstall it, or put {here} first on sys.path."
+                f"tracer needs its own package {name!r} from {here / name}, but Python finds "
+                f"{where}: another package of that name shadows it. Uninstall it, or put {here} "
+                "first on sys.path."
             )
 
 
 _check_engines()
 
-from ops import table as _table
+from codegen.runtime import get_num_threads as get_num_threads
+from codegen.runtime import set_num_threads as set_num_threads
+from ops import table as _table  # noqa: F401
+from tracer import autograd as autograd
+from tracer import random as random
 from tracer.autograd.functional import grad as grad
 from tracer.autograd.functional import hessian as hessian
 from tracer.autograd.functional import hvp as hvp
@@ -38,6 +45,10 @@ from tracer.autograd.functional import jacobian as jacobian
 from tracer.autograd.functional import jvp as jvp
 from tracer.autograd.functional import value_and_grad as value_and_grad
 from tracer.autograd.functional import vjp as vjp
+from tracer.checkpoint import load_checkpoint as load_checkpoint
+from tracer.checkpoint import load_file as load_file
+from tracer.checkpoint import save_checkpoint as save_checkpoint
+from tracer.checkpoint import save_file as save_file
 from tracer.config import configure_logging as _configure_logging
 from tracer.errors import ArgumentError as ArgumentError
 from tracer.errors import BoundsError as BoundsError
@@ -65,17 +76,9 @@ from tracer.functions.logic import *  # noqa: F403
 from tracer.functions.movement import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403
-from codegen.runtime import get_num_threads as get_num_threads
-from codegen.runtime import set_num_threads as set_num_threads
-from tracer import autograd as autograd
-from tracer import random as random
 from tracer.modes import enable_grad as enable_grad
 from tracer.modes import is_grad_enabled as is_grad_enabled
 from tracer.modes import no_grad as no_grad
-from tracer.checkpoint import load_checkpoint as load_checkpoint
-from tracer.checkpoint import load_file as load_file
-from tracer.checkpoint import save_checkpoint as save_checkpoint
-from tracer.checkpoint import save_file as save_file
 from tracer.numpy_protocol import attach as _attach_numpy
 from tracer.random import Generator as Generator
 from tracer.random import manual_seed as manual_seed

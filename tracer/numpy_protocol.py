@@ -1,7 +1,8 @@
-"""NumPy functions called on a Tensor: np.exp(t), np.add(t, a), np.sum(t, axis=0) run, record and differentiate like ours.
+"""NumPy functions called on a Tensor: np.exp(t), np.sum(t, axis=0) record like ours.
 
-Knows which function of ours stands for which of NumPy's and how arguments differ. What is not in the tables raises a
-`TypeError` that says so; nothing is silently computed by NumPy, which would lose gradients and the trace.
+Knows which function of ours stands for which of NumPy's and how arguments differ. What is not in
+the tables raises a `TypeError` that says so; nothing is silently computed by NumPy, which would
+lose gradients and the trace.
 """
 
 from __future__ import annotations
@@ -11,24 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ops.errors import ArgumentError, GradError, TraceError
+from ops.errors import ArgumentError
 from ops.types import dtype_name
-from tracer.functions import (
-    arithmetic,
-    creation,
-    einsum,
-    indexing,
-    joining,
-    linear_algebra,
-    logic,
-    movement,
-    reductions,
-    transcendental,
-)
-from tracer.functions.creation import as_tensor, cast, copied
-from tracer.functions.mutation import copy_into
+from tracer.functions import arithmetic, linear_algebra, logic, reductions, transcendental
+from tracer.functions.creation import cast
 from tracer.functions.public import public
-from tracer.modes import MODES
+from tracer.numpy_functions import FUNCTIONS, write_out
 from tracer.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -118,7 +107,8 @@ REDUCING: dict[str, Function] = {
 
 def _refusal(name: str) -> ArgumentError:
     return ArgumentError(
-        f"{name} is not recorded on Tensors; use a function of tracer or a method of the Tensor, or outside of traces NumPy's on "
+        f"{name} is not recorded on Tensors; use a function of tracer or a method of the Tensor, "
+        "or outside of traces NumPy's on "
         "the array: np.asarray(t.detach())"
     )
 
@@ -151,349 +141,22 @@ def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
         raise _refusal(name)
     if method == "__call__" and keywords and set(keywords) != {"axis"}:
         raise ArgumentError(
-            f"{name} on a Tensor takes no argument {sorted(keywords)[0]!r}; use tracer.where, or astype"
+            f"{name} on a Tensor takes no argument {sorted(keywords)[0]!r}; use tracer.where, or "
+            "astype"
         )
     result = function(*inputs, **keywords)
     if dtype is not None:
         result = cast(result, dtype_name(dtype))
     if out is None:
         return result
-    return _into(out[0] if isinstance(out, tuple) else out, result, name)
+    return write_out(out[0] if isinstance(out, tuple) else out, result, name)
 
 
 def _divmod(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
     return arithmetic.floor_divide(x1, x2), arithmetic.remainder(x1, x2)
 
 
-def _into(out: Any, result: Tensor, name: str) -> Any:
-    """The result written to `out=`: a Tensor, or outside of traces an array."""
-    if isinstance(out, Tensor):
-        return copy_into(out, result)
-    if MODES.recorder is not None:
-        raise TraceError(
-            f"{name} writes into a NumPy array, which is not recorded; use the result instead of out="
-        )
-    if result.requires_grad:
-        raise GradError(
-            f"{name} writes a result that requires a gradient into a NumPy array, which keeps none; detach() first"
-        )
-    np.copyto(out, result.array, casting="same_kind")
-    return out
-
-
 # ---- other functions -----------------------------------------------------------------------------
-
-
-def _no(name: str, **given: Any) -> None:
-    """Raise `ArgumentError` for NumPy's arguments that have no counterpart here and were given."""
-    for argument, value in given.items():
-        if value is not None and value is not np._NoValue:
-            raise ArgumentError(f"numpy.{name} on a Tensor takes no argument {argument!r}")
-
-
-def _reduction(function: Function, name: str, typed: bool = False) -> Function:
-    def reduced(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = np._NoValue,
-        initial: Any = np._NoValue,
-        where: Any = np._NoValue,
-    ) -> Any:
-        _no(name, initial=initial, where=where)
-        keep = False if keepdims is np._NoValue else bool(keepdims)
-        if dtype is None:
-            result = function(a, axis=axis, keepdims=keep)
-        elif typed:
-            result = function(a, axis=axis, keepdims=keep, dtype=dtype)
-        else:
-            result = function(cast(as_tensor(a), dtype_name(dtype)), axis=axis, keepdims=keep)
-        return result if out is None else _into(out, result, f"numpy.{name}")
-
-    return reduced
-
-
-def _untyped(function: Function, name: str) -> Function:
-    """A reduction whose third argument is `out`."""
-    inner = _reduction(function, name)
-
-    def reduced(
-        a: Any, axis: Any = None, out: Any = None, keepdims: Any = np._NoValue, **keywords: Any
-    ) -> Any:
-        return inner(a, axis, None, out, keepdims, **keywords)
-
-    return reduced
-
-
-def _spread(function: Function, name: str) -> Function:
-    """Variance and standard deviation, whose correction NumPy calls ddof too."""
-
-    def reduced(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        ddof: float = 0,
-        keepdims: Any = np._NoValue,
-        *,
-        correction: Any = np._NoValue,
-        **keywords: Any,
-    ) -> Any:
-        divisor = ddof if correction is np._NoValue else correction
-
-        def spread(x: Any, axis: Any, keepdims: bool) -> Tensor:
-            result: Tensor = function(x, axis=axis, correction=float(divisor), keepdims=keepdims)
-            return result
-
-        return _reduction(spread, name)(a, axis, dtype, out, keepdims, **keywords)
-
-    return reduced
-
-
-def _like(value: Any) -> Function:
-    def like(
-        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **_: Any
-    ) -> Tensor:
-        x = as_tensor(a)
-        return creation.full(x.shape if shape is None else shape, value, dtype or x.type.dtype)
-
-    return like
-
-
-def _full_like(
-    a: Any, fill_value: Any, dtype: Any = None, *_: Any, shape: Any = None, **__: Any
-) -> Tensor:
-    return _like(fill_value)(a, dtype, shape=shape)
-
-
-def _where(condition: Any, x: Any = np._NoValue, y: Any = np._NoValue) -> Any:
-    if x is np._NoValue:
-        return indexing.nonzero(condition)
-    return logic.where(logic.as_truth(condition), x, y)
-
-
-def _transpose(a: Any, axes: Any = None) -> Tensor:
-    x = as_tensor(a)
-    return movement.permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else axes)
-
-
-def _reshape(
-    a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: Any = None
-) -> Tensor:
-    if order != "C":
-        raise ArgumentError(f'numpy.reshape on a Tensor takes order="C" only, got {order!r}')
-    return movement.reshape(a, newshape if shape is None else shape)
-
-
-def _ravel(a: Any, order: str = "C") -> Tensor:
-    return _reshape(a, (-1,) if as_tensor(a).type.size != 0 else (0,), order)
-
-
-def _concatenate(
-    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
-) -> Any:
-    result = joining.concat(list(arrays), axis=axis)
-    if dtype is not None:
-        result = cast(result, dtype_name(dtype))
-    return result if out is None else _into(out, result, "numpy.concatenate")
-
-
-def _stack(
-    arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
-) -> Any:
-    result = joining.stack(list(arrays), axis=axis)
-    if dtype is not None:
-        result = cast(result, dtype_name(dtype))
-    return result if out is None else _into(out, result, "numpy.stack")
-
-
-def _clip(
-    a: Any,
-    a_min: Any = None,
-    a_max: Any = None,
-    out: Any = None,
-    *,
-    min: Any = None,
-    max: Any = None,
-) -> Any:
-    result = arithmetic.clip(a, min if a_min is None else a_min, max if a_max is None else a_max)
-    return result if out is None else _into(out, result, "numpy.clip")
-
-
-def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    result = arithmetic.round(a, decimals)
-    return result if out is None else _into(out, result, "numpy.round")
-
-
-def _pad(array: Any, pad_width: Any, mode: str = "constant", **keywords: Any) -> Tensor:
-    value = keywords.pop("constant_values", 0.0)
-    _no("pad", **keywords)
-    return joining.pad(array, pad_width, mode, value)
-
-
-def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Tensor:
-    _no("take", out=out, mode=None if mode == "raise" else mode)
-    return indexing.take(a, indices, axis)
-
-
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
-    x = as_tensor(x)
-    axes = reductions.as_axes(axis, x)
-    if ord is not None and len(axes) != 1:
-        raise ArgumentError(
-            "numpy.linalg.norm of matrices on a Tensor takes no ord; use tracer.vector_norm"
-        )
-    return reductions.vector_norm(x, axes, keepdims, 2 if ord is None else ord)
-
-
-def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    return movement.diagonal(a, offset, axis1, axis2)
-
-
-def _cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
-    _no("cumsum", out=out)
-    return reductions.cumulative_sum(_ravel(a) if axis is None else a, axis or 0, dtype)
-
-
-def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    return list(joining.split(ary, indices_or_sections, axis))
-
-
-def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    a, b = as_tensor(a1), as_tensor(a2)
-    if a.type.shape != b.type.shape:
-        return False
-    same = logic.equal(a, b)
-    if equal_nan:
-        same = logic.logical_or(same, logic.logical_and(logic.isnan(a), logic.isnan(b)))
-    return bool(reductions.all(same))
-
-
-def _average(
-    a: Any,
-    axis: Any = None,
-    weights: Any = None,
-    returned: bool = False,
-    *,
-    keepdims: Any = np._NoValue,
-) -> Tensor:
-    _no("average", weights=weights, returned=returned or None)
-    return reductions.mean(a, axis, keepdims is not np._NoValue and bool(keepdims))
-
-
-def _outer(a: Any, b: Any, out: Any = None) -> Tensor:
-    _no("outer", out=out)
-    return linear_algebra.outer(a, b)
-
-
-def _dot(a: Any, b: Any, out: Any = None) -> Tensor:
-    _no("dot", out=out)
-    return linear_algebra.dot(a, b)
-
-
-def _einsum(
-    *operands: Any,
-    out: Any = None,
-    dtype: Any = None,
-    order: str = "K",
-    casting: str = "safe",
-    optimize: Any = False,
-) -> Tensor:
-    _no("einsum", out=out, dtype=dtype)
-    return einsum.einsum(*operands)
-
-
-def _squeezed(x: Any, axis: Any = None) -> Tensor:
-    return movement.squeeze(x, axis)
-
-
-def _argument(function: Function, name: str) -> Function:
-    def position(
-        a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = np._NoValue
-    ) -> Tensor:
-        _no(name, out=out)
-        return function(a, axis, keepdims is not np._NoValue and bool(keepdims))  # type: ignore[no-any-return]
-
-    return position
-
-
-FUNCTIONS: dict[Function, Function] = {
-    np.all: _untyped(reductions.all, "all"),
-    np.allclose: lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: logic.allclose(
-        a, b, rtol, atol, equal_nan
-    ),
-    np.amax: _untyped(reductions.max, "amax"),
-    np.amin: _untyped(reductions.min, "amin"),
-    np.any: _untyped(reductions.any, "any"),
-    np.argmax: _argument(reductions.argmax, "argmax"),
-    np.argmin: _argument(reductions.argmin, "argmin"),
-    np.around: _round,
-    np.array_equal: _array_equal,
-    np.average: _average,
-    np.broadcast_arrays: lambda *arrays, subok=False: movement.broadcast_arrays(*arrays),
-    np.broadcast_to: lambda array, shape, subok=False: movement.broadcast_to(array, shape),
-    np.clip: _clip,
-    np.concatenate: _concatenate,
-    np.copy: lambda a, order="K", subok=False: copied(as_tensor(a)),
-    np.count_nonzero: lambda a, axis=None, *, keepdims=False: reductions.count_nonzero(
-        a, axis, keepdims
-    ),
-    np.cumsum: _cumsum,
-    np.diagonal: _diagonal,
-    np.dot: _dot,
-    np.einsum: _einsum,
-    np.empty_like: _like(0),
-    np.expand_dims: lambda a, axis: movement.expand_dims(a, axis),
-    np.flip: lambda m, axis=None: movement.flip(m, axis),
-    np.full_like: _full_like,
-    np.inner: lambda a, b, /: linear_algebra.tensordot(a, b, ([-1], [-1])),
-    np.isclose: lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: logic.isclose(
-        a, b, rtol, atol, equal_nan
-    ),
-    np.linalg.norm: _norm,
-    np.max: _untyped(reductions.max, "max"),
-    np.mean: _reduction(reductions.mean, "mean"),
-    np.meshgrid: lambda *xi, copy=True, sparse=False, indexing="xy": creation.meshgrid(
-        *xi, indexing=indexing
-    ),
-    np.min: _untyped(reductions.min, "min"),
-    np.moveaxis: lambda a, source, destination: movement.moveaxis(a, source, destination),
-    np.nan_to_num: lambda x, copy=True, nan=0.0, posinf=None, neginf=None: logic.nan_to_num(
-        x, nan, posinf, neginf
-    ),
-    np.ndim: lambda a: as_tensor(a).ndim,
-    np.nonzero: lambda a: indexing.nonzero(a),
-    np.ones_like: _like(1),
-    np.outer: _outer,
-    np.pad: _pad,
-    np.prod: _reduction(reductions.prod, "prod", typed=True),
-    np.ravel: _ravel,
-    np.repeat: lambda a, repeats, axis=None: joining.repeat(a, repeats, axis),
-    np.reshape: _reshape,
-    np.roll: lambda a, shift, axis=None: movement.roll(a, shift, axis),
-    np.round: _round,
-    np.shape: lambda a: as_tensor(a).shape,
-    np.size: lambda a, axis=None: (
-        as_tensor(a).type.size if axis is None else as_tensor(a).shape[axis]
-    ),
-    np.split: _split,
-    np.squeeze: _squeezed,
-    np.stack: _stack,
-    np.std: _spread(reductions.std, "std"),
-    np.sum: _reduction(reductions.sum, "sum", typed=True),
-    np.swapaxes: lambda a, axis1, axis2: movement.swapaxes(a, axis1, axis2),
-    np.take: _take,
-    np.take_along_axis: lambda arr, indices, axis=-1: indexing.take_along_axis(arr, indices, axis),
-    np.tensordot: lambda a, b, axes=2: linear_algebra.tensordot(a, b, axes),
-    np.tile: lambda A, reps: joining.tile(A, reps),  # noqa: N803 - NumPy's name
-    np.transpose: _transpose,
-    np.tril: lambda m, k=0: movement.tril(m, k),
-    np.triu: lambda m, k=0: movement.triu(m, k),
-    np.var: _spread(reductions.var, "var"),
-    np.where: _where,
-    np.zeros_like: _like(0),
-}
 
 # How they print: what NumPy does with an array is right for the elements of a Tensor.
 _PRINTING = {np.array2string, np.array_repr, np.array_str}

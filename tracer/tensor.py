@@ -5,7 +5,6 @@ Knows how data is held and nothing of operators: methods and Python operators ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -333,11 +332,10 @@ class Tensor(Methods):
         return _restore, (type(self), np.ascontiguousarray(self.array), self._requires_grad)
 
 
-def _restore(kind: Callable[..., Any], array: Array, requires_grad: bool) -> Tensor:
-    result = kind.__new__(kind)  # type: ignore[call-overload]
+def _restore(kind: type[Tensor], array: Array, requires_grad: bool) -> Tensor:
+    result = kind.__new__(kind)
     result._start(intern(Type.of(array)))
     result._array, result._requires_grad = array, requires_grad
-    assert isinstance(result, Tensor)
     return result
 
 

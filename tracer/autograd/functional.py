@@ -1,8 +1,9 @@
 """Gradients of functions: `grad`, `value_and_grad`, `vjp`, `jvp`, `hvp`, `jacobian`, `hessian`.
 
-Each runs the function on fresh variables that stand for its arguments, so the arguments' own `.grad` and `requires_grad` stay
-untouched, and walks the history back with the one engine there is. What lies around (an outer `grad`, a trace, parameters
-that require gradients) sees the whole computation and can differentiate it again.
+Each runs the function on fresh variables that stand for its arguments, so the arguments' own
+`.grad` and `requires_grad` stay untouched, and walks the history back with the one engine there is.
+What lies around (an outer `grad`, a trace, parameters that require gradients) sees the whole
+computation and can differentiate it again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def _unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
 
 
 def _variable(leaf: Any, what: str) -> Tensor | None:
-    """A fresh Tensor that requires a gradient and has leaf's value; with history to it if an outer gradient may be asked for.
+    """A fresh Tensor with leaf's value that requires a gradient.
+
+    It has history to the leaf if an outer gradient may be asked for.
 
     None stands for itself: a place without a value has no gradient.
     """
@@ -51,12 +54,14 @@ def _variable(leaf: Any, what: str) -> Tensor | None:
         return None
     if not isinstance(leaf, Tensor | np.ndarray | np.generic | float | int):
         raise GradError(
-            f"{what} is of class {type(leaf).__name__}; gradients are taken of floating Tensors, arrays and numbers"
+            f"{what} is of class {type(leaf).__name__}; gradients are taken of floating Tensors, "
+            "arrays and numbers"
         )
     x = as_tensor(leaf)
     if not is_floating(x.type.dtype):
         raise GradError(
-            f"{what} is {short(x.type)}; gradients are taken of floating values: convert it to a float, or leave it out of argnums"
+            f"{what} is {short(x.type)}; gradients are taken of floating values: convert it to a "
+            "float, or leave it out of argnums"
         )
     if x.type.weak:
         x = cast(x, "float32")
@@ -71,7 +76,10 @@ def _variable(leaf: Any, what: str) -> Tensor | None:
 def _variables(
     args: tuple[Any, ...], argnums: tuple[int, ...]
 ) -> tuple[list[Any], list[Tensor], list[Any]]:
-    """Arguments with those of `argnums` made of variables; all variables; for each such argument its tree and variables."""
+    """Arguments with those of `argnums` made of variables; all variables.
+
+    For each such argument its tree and variables.
+    """
     replaced = list(args)
     everything: list[Tensor] = []
     trees: list[Any] = []
@@ -94,7 +102,8 @@ def _positions(argnums: ArgNums, count: int, name: str) -> tuple[int, ...]:
     for number in given:
         if not isinstance(number, int) or not -count <= number < count:
             raise ArgumentError(
-                f"argnums={argnums} names argument {number}, but {name} was called with {count} positional arguments"
+                f"argnums={argnums} names argument {number}, but {name} was called with {count} "
+                "positional arguments"
             )
         positions.append(number % count)
     if len(set(positions)) < len(positions):
@@ -103,7 +112,10 @@ def _positions(argnums: ArgNums, count: int, name: str) -> tuple[int, ...]:
 
 
 def _depends_on_others(outputs: Sequence[Tensor], variables: Sequence[Tensor]) -> bool:
-    """Whether gradients of outputs reach anything beside the variables: an outer variable, or a parameter."""
+    """Whether gradients of outputs reach anything beside the variables.
+
+    An outer variable, or a parameter.
+    """
     own = {id(v) for v in variables}
     seen: set[int] = set()
     stack_ = [t.grad_fn for t in outputs if t.grad_fn is not None]
@@ -154,13 +166,14 @@ def value_and_grad(
 ) -> Callable[..., tuple[Any, Any]]:
     """A function that gives fn's value and its gradients: `(value, gradients)`.
 
-    fn must give one floating 0-d value; with `has_aux`, a pair of it and anything else, and the result is
-    `((value, aux), gradients)`. argnums: which positional arguments; an int gives their gradient in the argument's own structure
-    (Tensors in lists, dicts ...), a sequence a tuple of these. NumPy arrays and Python floats count as constants' values.
-    Arguments that the value does not depend on get zeros, None leaves None.
+    fn must give one floating 0-d value; with `has_aux`, a pair of it and anything else, and the
+    result is `((value, aux), gradients)`. argnums: which positional arguments; an int gives
+    their gradient in the argument's own structure (Tensors in lists, dicts ...), a sequence a
+    tuple of these. NumPy arrays and Python floats count as constants' values. Arguments that
+    the value does not depend on get zeros, None leaves None.
 
-    Works eagerly, in `@trace`, on traced functions and on its own results. Raises `GradError` for arguments that are not floating
-    and values that are not 0-d.
+    Works eagerly, in `@trace`, on traced functions and on its own results. Raises `GradError`
+    for arguments that are not floating and values that are not 0-d.
     """
     _require_function(fn)
 
@@ -172,9 +185,10 @@ def value_and_grad(
 
 
 def grad(fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives fn's gradients; with `has_aux`, `(gradients, aux)`. See `value_and_grad`.
+    """A function that gives fn's gradients; with `has_aux`, `(gradients, aux)`.
 
-    `tracer.autograd.grad` is another one: of outputs with respect to inputs, as PyTorch's.
+    See `value_and_grad`. `tracer.autograd.grad` is another one: of outputs with respect to
+    inputs, as PyTorch's.
     """
     _require_function(fn)
 
@@ -219,7 +233,8 @@ def _value_and_grad(
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise GradError(
-                f"with has_aux, {_name(fn)} must give a pair (value, aux), got {type(result).__name__}"
+                f"with has_aux, {_name(fn)} must give a pair (value, aux), got "
+                f"{type(result).__name__}"
             )
         result, aux = result
     value = _scalar(result, fn)
@@ -245,7 +260,8 @@ def _detached(tree: Any) -> Any:
 def _scalar(result: Any, fn: Any) -> Tensor:
     if not isinstance(result, Tensor | np.ndarray | np.generic | float | int):
         raise GradError(
-            f"grad needs a function that gives one 0-d value, {_name(fn)} gave {type(result).__name__}; pass has_aux=True for a "
+            f"grad needs a function that gives one 0-d value, {_name(fn)} gave "
+            f"{type(result).__name__}; pass has_aux=True for a "
             "pair (value, aux), or use tracer.vjp"
         )
     value = as_tensor(result)
@@ -258,7 +274,8 @@ def _scalar(result: Any, fn: Any) -> Tensor:
             else "return a floating one"
         )
         raise GradError(
-            f"grad needs a function that gives one floating 0-d value, {_name(fn)} gave {short(value.type)}; {hint}"
+            f"grad needs a function that gives one floating 0-d value, {_name(fn)} gave "
+            f"{short(value.type)}; {hint}"
         )
     return value
 
@@ -268,10 +285,13 @@ def _scalar(result: Any, fn: Any) -> Tensor:
 
 @public
 def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """fn's value and the function from cotangents to gradients: `(value, vjp_fn)`; with `has_aux`, `(value, vjp_fn, aux)`.
+    """fn's value and the function from cotangents to gradients.
 
-    vjp_fn takes cotangents in the structure of the value (floating leaves have their types, for others anything will do) and
-    gives a tuple of gradients, one for each argument in its structure. It may be called several times.
+    The result is `(value, vjp_fn)`; with `has_aux`, `(value, vjp_fn, aux)`.
+
+    vjp_fn takes cotangents in the structure of the value (floating leaves have their types, for
+    others anything will do) and gives a tuple of gradients, one for each argument in its
+    structure. It may be called several times.
     """
     _require_function(fn)
     recorded_outside = MODES.grad_enabled
@@ -282,7 +302,8 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise GradError(
-                f"with has_aux, {_name(fn)} must give a pair (value, aux), got {type(result).__name__}"
+                f"with has_aux, {_name(fn)} must give a pair (value, aux), got "
+                f"{type(result).__name__}"
             )
         result, aux = result
     leaves, structure = _flatten(result)
@@ -325,17 +346,19 @@ def _cotangent(given: Any, output: Tensor, position: int) -> Tensor:
     cotangent = as_tensor(given)
     if cotangent.type.shape != output.type.shape:
         raise GradError(
-            f"cotangent {position} must be {short(output.type)} like the value, got {short(cotangent.type)}"
+            f"cotangent {position} must be {short(output.type)} like the value, got "
+            f"{short(cotangent.type)}"
         )
     return cast(cotangent, output.type.dtype)
 
 
 @public
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """fn's value, and its derivative along tangents: `(value, tangent)`, both in the structure of the value.
+    """fn's value, and its derivative along tangents: `(value, tangent)`.
 
-    The tangent is taken by two reverse passes: vjp_fn is linear in its cotangents, and its own transpose is what is wanted.
-    It costs about three times as much as the function.
+    Both have the structure of the value. The tangent is taken by two reverse passes: vjp_fn is
+    linear in its cotangents, and its own transpose is what is wanted. It costs about three
+    times as much as the function.
     """
     points, directions = tuple(primals), tuple(tangents)
     if len(points) != len(directions):
@@ -377,10 +400,10 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
 @public
 def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """fn's gradients and the product of its Hessian with tangents: `(gradients, products)`, tuples by argument.
+    """fn's gradients and the product of its Hessian with tangents, both tuples by argument.
 
-    fn gives one floating 0-d value. The product is the gradient of the gradients' product with the tangents: forward and reverse,
-    and reverse of both.
+    fn gives one floating 0-d value. The product is the gradient of the gradients' product with
+    the tangents: forward and reverse, and reverse of both.
     """
     points, directions = tuple(primals), tuple(tangents)
     if len(points) != len(directions):
@@ -408,7 +431,9 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
 
 def jacobian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Tensor]:
-    """A function that gives the Jacobian of fn, from one floating Tensor argument to one Tensor: shape value.shape + argument.shape.
+    """A function that gives the Jacobian of fn, of shape value.shape + argument.shape.
+
+    fn takes one floating Tensor as that argument and gives one Tensor.
 
     One reverse pass for each element of the value; in a trace all of them are recorded.
     """
@@ -432,7 +457,8 @@ def _jacobian(
     value, pull = vjp(of_one, args[position])
     if not isinstance(value, Tensor):
         raise GradError(
-            f"jacobian needs a function that gives one Tensor, {_name(fn)} gave {type(value).__name__}"
+            f"jacobian needs a function that gives one Tensor, {_name(fn)} gave "
+            f"{type(value).__name__}"
         )
     count = int(value.type.size)
     shape = value.type.shape
@@ -447,5 +473,5 @@ def _jacobian(
 
 
 def hessian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Tensor]:
-    """A function that gives the matrix of second derivatives of fn, from one floating Tensor argument to one 0-d value."""
+    """A function that gives the second derivatives of fn, which gives one floating 0-d value."""
     return jacobian(grad(fn, argnums), argnums)

@@ -1,5 +1,7 @@
-"""The functions of `tracer`, under the array API's names: promotion and Python numbers, then one operator each.
+"""The functions of `tracer`, under the array API's names.
 
-Each module here is one family and lists its public names in `__all__`; `tracer` exports them all. Methods and Python operators
-of Tensor are attached in `methods`.
+Promotion and Python numbers, then one operator each.
+
+Each module here is one family and lists its public names in `__all__`; `tracer` exports them all.
+Methods and Python operators of Tensor are attached in `methods`.
 """

@@ -1,4 +1,7 @@
-"""One operator on operands that promotion has brought to one element type: the body of most functions."""
+"""One operator on operands that promotion has brought to one element type.
+
+The body of most functions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from tracer.tensor import Tensor
 
 
 def elementwise(name: str, *operands: Any, floating: bool = False, **attrs: Any) -> Tensor:
-    """An operator on operands brought to one element type. `floating`: integers and bools become float32."""
+    """An operator on operands brought to one element type.
+
+    `floating`: integers and bools become float32.
+    """
     result: Tensor = apply(name, *prepare(*operands, floating=floating), **attrs)
     return result
 
@@ -25,11 +31,10 @@ def unary_floating(name: str, x: Any, **attrs: Any) -> Tensor:
 
 def as_floating(x: Any) -> Tensor:
     """x as a Tensor; integers, bools and Python numbers become float32."""
-    x = as_tensor(x)
-    if is_floating(x.type.dtype) and not x.type.weak:
-        return x
-    result: Tensor = cast(x, "float32")
-    return result
+    result = as_tensor(x)
+    if is_floating(result.type.dtype) and not result.type.weak:
+        return result
+    return cast(result, "float32")
 
 
 def as_numbers(x: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Sums, products, quotients, powers, extremes and rounding of elements, under the array API's names."""
+"""Arithmetic, powers, extremes and rounding of elements, under the array API's names."""
 
 from __future__ import annotations
 
@@ -48,14 +48,16 @@ def divide(x1: Any, x2: Any, /) -> Tensor:
 
 
 def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
-    """A division of integers or floats; an integer divisor that is known to hold a 0 is an error."""
+    """A division; an integer divisor that is known to hold a 0 is an error."""
     a, b = prepare(x1, x2)
     if is_integer(a.type.dtype):
         divisor = known_elements(x2, b)
         if divisor is not None and a.type.size != 0 and np.any(divisor == 0):
             raise DivisionError(
-                f"{name}: the divisor {short(b.type)} holds a 0, and integers have no infinity; divide floats, or choose "
-                "another divisor there with tracer.where (a compiled function gives 0 in these places)"
+                f"{name}: the divisor {short(b.type)} holds a 0, and integers have no infinity; "
+                "divide floats, or choose "
+                "another divisor there with tracer.where (a compiled function gives 0 in these "
+                "places)"
             )
         dividend = (
             None
@@ -66,7 +68,8 @@ def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
             lowest = np.iinfo(a.type.dtype).min
             if np.any((dividend == lowest) & (divisor == -1)):
                 raise IntegerOverflowError(
-                    f"{name}: {lowest} // -1 does not fit {a.type.dtype}; cast to a wider type first (a compiled function "
+                    f"{name}: {lowest} // -1 does not fit {a.type.dtype}; cast to a wider type "
+                    "first (a compiled function "
                     f"wraps around to {lowest})"
                 )
     result: Tensor = apply(name, a, b)
@@ -74,7 +77,10 @@ def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
 
 
 def known_elements(given: Any, x: Tensor) -> np.ndarray[Any, Any] | None:
-    """The elements of an operand that are known now: of a number or list always, of a Tensor when it is no trace's."""
+    """The elements of an operand that are known now.
+
+    Of a number or list always, of a Tensor when it is no trace's.
+    """
     if MODES.recorder is None:
         return x.array
     if number_type(given) is not None or (
@@ -88,8 +94,9 @@ def known_elements(given: Any, x: Tensor) -> np.ndarray[Any, Any] | None:
 def floor_divide(x1: Any, x2: Any, /) -> Tensor:
     """x1 / x2 rounded down, broadcast; exact for integers.
 
-    Raises `DivisionError` for an integer divisor that holds a 0, `IntegerOverflowError` for the most negative integer by
-    -1. Where the values are not known, in a compiled function, these give 0 and wrap around.
+    Raises `DivisionError` for an integer divisor that holds a 0, `IntegerOverflowError` for the
+    most negative integer by -1. Where the values are not known, in a compiled function, these
+    give 0 and wrap around.
     """
     return _dividing("FloorDivide", x1, x2)
 
@@ -98,7 +105,8 @@ def floor_divide(x1: Any, x2: Any, /) -> Tensor:
 def remainder(x1: Any, x2: Any, /) -> Tensor:
     """x1 - x2 * floor(x1 / x2), with the sign of x2, broadcast. Of floats by 0: NaN.
 
-    Raises `DivisionError` for an integer divisor that holds a 0; in a compiled function these places give 0.
+    Raises `DivisionError` for an integer divisor that holds a 0; in a compiled function these
+    places give 0.
     """
     return _dividing("Remainder", x1, x2)
 
@@ -149,8 +157,8 @@ def copysign(x1: Any, x2: Any, /) -> Tensor:
 def pow(x1: Any, x2: Any, /) -> Tensor:
     """x1 to the power of x2, broadcast; integers to integers give integers, wrapped around.
 
-    Raises `DTypeError` for an integer to a negative integer that is known; in a compiled function such places give 0, but
-    for the bases 1 and -1.
+    Raises `DTypeError` for an integer to a negative integer that is known; in a compiled
+    function such places give 0, but for the bases 1 and -1.
     """
     if number_type(x2) is not None and isinstance(x2, int | float):
         found = _power_by_number(x1, x2)
@@ -165,7 +173,8 @@ def pow(x1: Any, x2: Any, /) -> Tensor:
     exponents = known_elements(x2, b)
     if exponents is not None and np.any(exponents < 0):
         raise DTypeError(
-            f"an integer to a negative integer power is no integer ({short(a.type)} ** {short(b.type)}); make one of them "
+            f"an integer to a negative integer power is no integer ({short(a.type)} ** "
+            f"{short(b.type)}); make one of them "
             "floating"
         )
     whole: Tensor = apply("IntegerPow", a, b)
@@ -173,7 +182,10 @@ def pow(x1: Any, x2: Any, /) -> Tensor:
 
 
 def _power_by_number(x1: Any, exponent: int | float) -> Tensor | None:
-    """A power by a Python number that needs no pow: products, a root or a reciprocal, each rounded once or twice."""
+    """A power by a Python number that needs no pow.
+
+    Products, a root or a reciprocal, each rounded once or twice.
+    """
     kind = number_type(x1)
     x = strong(as_tensor(x1)) if kind is None else None
     if x is None or x.type.dtype == "bool":
@@ -190,7 +202,10 @@ def _power_by_number(x1: Any, exponent: int | float) -> Tensor | None:
 
 
 def _product(x: Tensor, exponent: int) -> Tensor:
-    """x multiplied with itself: a square for each binary digit of the exponent, and a product for each 1."""
+    """x multiplied with itself.
+
+    A square for each binary digit of the exponent, and a product for each 1.
+    """
     result: Tensor | None = None
     square = x
     if exponent == 1:
@@ -303,7 +318,10 @@ def trunc(x: Any, /) -> Tensor:
 
 @public
 def round(x: Any, /, decimals: int = 0) -> Tensor:
-    """The nearest whole number (of two the even one), or multiple of 10**-decimals. Integers stay as they are."""
+    """The nearest whole number (of two the even one), or multiple of 10**-decimals.
+
+    Integers stay as they are.
+    """
     if not isinstance(decimals, int):
         raise ArgumentError(f"decimals must be an integer, got {decimals!r}")
     x = strong(as_tensor(x))

@@ -1,4 +1,7 @@
-"""Tensors from Python numbers, lists and NumPy arrays; Tensors of a shape; the change of element type."""
+"""Tensors from Python numbers, lists and NumPy arrays; Tensors of a shape.
+
+The change of element type.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ Shape = Size | Sequence[Size]
 
 
 def array_of(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """A fresh array of data: Python floats give float32, ints int64; NumPy arrays keep their type."""
+    """A fresh array of data: Python floats give float32, ints int64, arrays keep their type."""
     if isinstance(data, Tensor):
         data = data.array
     try:
@@ -48,7 +51,7 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
             return array
         return np.asarray(array != 0) if wanted == "bool" else np.array(as_dtype(array, wanted))
     python_numbers = not isinstance(data, np.ndarray | np.generic) and not _has_arrays(data)
-    if name == "float64" and (python_numbers or array.size == 0 and isinstance(data, list | tuple)):
+    if name == "float64" and (python_numbers or not array.size):
         return array.astype(numpy_dtype(DEFAULT_FLOAT))
     return array
 
@@ -84,8 +87,9 @@ def fresh(array: np.ndarray[Any, Any]) -> Tensor:
 def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of the data: a number, nested sequences, a NumPy array or a Tensor.
 
-    Python floats become float32, ints int64; NumPy arrays keep their element type. In a traced function the result is a
-    constant (of a traced Tensor: its value). Raises `DTypeError` for elements that are no numbers.
+    Python floats become float32, ints int64; NumPy arrays keep their element type. In a traced
+    function the result is a constant (of a traced Tensor: its value). Raises `DTypeError` for
+    elements that are no numbers.
     """
     if has_tensors(data):
         result = copied(asarray(data, dtype).detach())
@@ -98,9 +102,10 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
 
 @public
 def asarray(data: Any, dtype: Any = None, *, copy: bool | None = None) -> Tensor:
-    """A Tensor of data, which shares memory with a NumPy array where it can; a Tensor is returned as it is.
+    """A Tensor of data, sharing an array's memory where it can; a Tensor is returned as it is.
 
-    `copy`: True for memory of its own, False to raise `ArgumentError` where a copy would be needed.
+    `copy`: True for memory of its own, False to raise `ArgumentError` where a copy would be
+    needed.
     """
     result = as_tensor(data)
     if dtype is not None:
@@ -114,7 +119,7 @@ def asarray(data: Any, dtype: Any = None, *, copy: bool | None = None) -> Tensor
 
 
 def as_tensor(x: Any) -> Tensor:
-    """A Tensor of an operand: Tensors pass, arrays share memory (captured in a trace), numbers become constants.
+    """A Tensor of an operand: arrays share memory (captured in a trace), numbers are constants.
 
     A list that holds Tensors is stacked.
     """
@@ -142,7 +147,10 @@ def as_tensor(x: Any) -> Tensor:
 
 
 def copied(x: Tensor) -> Tensor:
-    """x's values in memory of their own, with history; in a trace, where values never change, a value of its own."""
+    """x's values in memory of their own, with history.
+
+    In a trace, where values never change, a value of its own.
+    """
     result: Tensor = apply("Reshape", x, shape=x.type.shape)
     return owned(result)
 
@@ -170,8 +178,9 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     """x converted to another element type.
 
-    Floats to integers truncate toward zero and saturate, NaN gives 0; anything but 0 is True as bool. Gradients go through
-    between floats, and are 0 through integers. With `copy=False`, x itself if it has the type.
+    Floats to integers truncate toward zero and saturate, NaN gives 0; anything but 0 is True as
+    bool. Gradients go through between floats, and are 0 through integers. With `copy=False`, x
+    itself if it has the type.
     """
     x, name = as_tensor(x), dtype_name(dtype)
     if x.type.dtype == name and not x.type.weak:
@@ -183,7 +192,10 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
 
 
 def as_shape(shape: Any) -> tuple[Size, ...]:
-    """A shape given as an int or a sequence. Raises `ArgumentError` for anything else, `ShapeError` for negative sizes."""
+    """A shape given as an int or a sequence.
+
+    Raises `ArgumentError` for anything else, `ShapeError` for negative sizes.
+    """
     sizes = as_sizes(shape)
     if any(isinstance(d, int) and d < 0 for d in sizes):
         raise ShapeError(f"sizes must be at least 0, got {sizes}")
@@ -211,7 +223,10 @@ def _is_scalar(x: Any) -> bool:
 
 @public
 def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
-    """A Tensor of a shape, every element fill_value: a number or a 0-d Tensor, through which gradients go."""
+    """A Tensor of a shape, every element fill_value.
+
+    A number or a 0-d Tensor, through which gradients go.
+    """
     if dtype is None:
         value = as_tensor(fill_value)
     elif isinstance(fill_value, Tensor | np.ndarray):
@@ -272,7 +287,10 @@ def full_like(x: Any, /, fill_value: Any, dtype: Any = None) -> Tensor:
 
 
 def _python_number(x: Any) -> Any:
-    """A bound of a range as a Python number: what it is in a trace decides sizes, so it must be known."""
+    """A bound of a range as a Python number.
+
+    What it is in a trace decides sizes, so it must be known.
+    """
     if isinstance(x, int | float | Dim):
         return x
     if isinstance(x, Tensor | np.generic | np.ndarray) and x.ndim == 0:
@@ -282,7 +300,10 @@ def _python_number(x: Any) -> Any:
 
 @public
 def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
-    """start, start + step ... before stop; with one argument 0 to it. int64, or float32 where a float is given."""
+    """start, start + step ...
+
+    before stop; with one argument 0 to it. int64, or float32 where a float is given.
+    """
     if stop is None:
         start, stop = 0, start
     start, stop, step = map(_python_number, (start, stop, step))
@@ -317,9 +338,9 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) ->
 def linspace(
     start: Any, stop: Any, /, num: Size, *, dtype: Any = None, endpoint: bool = True
 ) -> Tensor:
-    """num evenly spaced numbers from start to stop, float32 unless told otherwise; without the endpoint, to before it.
+    """num evenly spaced numbers from start to stop; without the endpoint, to before it.
 
-    Computed in float64 and rounded once; down where dtype is an integer type.
+    float32 unless told otherwise; computed in float64 and rounded once, down for an integer type.
     """
     name = dtype_name(DEFAULT_FLOAT if dtype is None else dtype)
     wide = name if is_floating(name) else "float64"
@@ -340,7 +361,7 @@ def eye(n_rows: Size, n_cols: Size | None = None, /, k: int = 0, dtype: Any = No
 
 @public
 def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
-    """Coordinates of a grid from 1-d coordinates of its axes: one Tensor for each axis, all of the grid's shape.
+    """Coordinates of a grid, one Tensor for each axis, from 1-d coordinates of the axes.
 
     indexing "ij": the k-th operand runs along axis k; "xy": the first two are swapped.
     """

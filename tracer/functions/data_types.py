@@ -29,8 +29,8 @@ _KINDS: dict[str, tuple[str, ...]] = {
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """The element type of a computation on Tensors, arrays, Python numbers and element types.
 
-    As in NumPy 2, but integers never widen floats: result_type(float32, int64) is float32. Python numbers alone give their
-    default: float32, int64, bool.
+    As in NumPy 2, but integers never widen floats: result_type(float32, int64) is float32.
+    Python numbers alone give their default: float32, int64, bool.
     """
     if not arrays_and_dtypes:
         raise ArgumentError("result_type needs at least one Tensor, array, number or element type")
@@ -47,7 +47,10 @@ def _type_of(x: Any) -> Type:
 
 @public
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether promotion takes an element type (or a Tensor's) to another one: an integer to any float, never back."""
+    """Whether promotion takes an element type (or a Tensor's) to another one.
+
+    An integer to any float, never back.
+    """
     source, target = _type_of(from_).dtype, dtype_name(to)
     return promotion.promote((source, False), (target, False))[0] == target
 
@@ -56,8 +59,8 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether an element type is of a kind, or of one of a tuple of kinds.
 
-    Kinds: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric", or an
-    element type itself.
+    Kinds: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex
+    floating", "numeric", or an element type itself.
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
@@ -75,7 +78,10 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 @public
 def finfo(type: Any, /) -> Any:
-    """Limits of a floating element type (or a Tensor's): bits, eps, max, min, smallest_normal, dtype."""
+    """Limits of a floating element type (or a Tensor's).
+
+    Bits, eps, max, min, smallest_normal, dtype.
+    """
     name = _type_of(type).dtype
     if name not in FLOATING:
         raise DTypeError(f"finfo is of floating element types, got {name}; use iinfo")

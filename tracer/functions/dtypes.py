@@ -1,4 +1,7 @@
-"""Element types as NumPy's dtype objects, and the array API's constants. Names here shadow builtins: nothing else lives here."""
+"""Element types as NumPy's dtype objects, and the array API's constants.
+
+Names here shadow builtins: nothing else lives here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sums of products in index notation, lowered to diagonals, sums, transposes and matrix products, two operands at a time."""
+"""Sums of products in index notation.
+
+Lowered to diagonals, sums, transposes and matrix products, two operands at a time.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ Labels = tuple[str, ...]
 def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     """Sum of products by Einstein's convention: einsum("bij,bjk->bik", x, y).
 
-    One letter for each axis, `...` for broadcast ones; letters that the result lacks are summed over. Without "->" the result
-    has the letters that occur once, in alphabetical order. More than two operands are multiplied in the order that
-    numpy.einsum_path finds cheapest.
+    One letter for each axis, `...` for broadcast ones; letters that the result lacks are summed
+    over. Without "->" the result has the letters that occur once, in alphabetical order. More
+    than two operands are multiplied in the order that numpy.einsum_path finds cheapest.
     """
     if not isinstance(subscripts, str):
         raise ArgumentError(
@@ -58,7 +61,10 @@ def einsum(subscripts: str, /, *operands: Any) -> Tensor:
 
 
 def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[Labels], Labels]:
-    """Labels of each operand's axes and of the result's. Axes under an ellipsis are labelled ...0, ...1 from the last one."""
+    """Labels of each operand's axes and of the result's.
+
+    Axes under an ellipsis are labelled ...0, ...1 from the last one.
+    """
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -73,7 +79,8 @@ def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[Labels], L
         count = x.ndim - (len(letters) - ("..." in letters))
         if count < 0 or (count and "..." not in letters):
             raise ShapeError(
-                f"einsum({subscripts!r}): the term {term!r} does not fit the {x.ndim} axes of {short(x.type)}"
+                f"einsum({subscripts!r}): the term {term!r} does not fit the {x.ndim} axes of "
+                f"{short(x.type)}"
             )
         hidden = max(hidden, count)
         inputs.append(_spread(letters, count))
@@ -85,7 +92,8 @@ def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[Labels], L
     known = {label for labels in inputs for label in labels}
     if len(set(output)) < len(output) or not set(output) <= known:
         raise ArgumentError(
-            f"einsum({subscripts!r}): the result must name each of its letters once, and only letters of the operands"
+            f"einsum({subscripts!r}): the result must name each of its letters once, and only "
+            "letters of the operands"
         )
     return inputs, output
 
@@ -95,7 +103,8 @@ def _letters(term: str, subscripts: str) -> list[str]:
     letters = [*head, *([dots] if dots else []), *tail]
     if any(len(s) == 1 and not (s.isascii() and s.isalpha()) for s in letters):
         raise ArgumentError(
-            f"einsum({subscripts!r}): a term is made of letters and at most one ellipsis, got {term!r}"
+            f"einsum({subscripts!r}): a term is made of letters and at most one ellipsis, got "
+            f"{term!r}"
         )
     return letters
 
@@ -126,7 +135,10 @@ def _sizes(subscripts: str, inputs: Sequence[Labels], operands: Sequence[Tensor]
 def _order(
     inputs: Sequence[Labels], output: Labels, operands: Sequence[Tensor], sizes: dict[str, Any]
 ) -> list[tuple[int, ...]]:
-    """Which terms are multiplied next, by their positions in the list of those that are left; results are appended."""
+    """Which terms are multiplied next, by their positions in the list of those that are left.
+
+    Results are appended.
+    """
     if len(inputs) < 3 or any(isinstance(d, Dim) for d in sizes.values()):
         return [(0, 1)] * (len(inputs) - 1)
     code = {label: k for k, label in enumerate(sizes)}
@@ -148,7 +160,7 @@ Term = tuple[Tensor, Labels]
 def _single(
     x: Tensor, labels: Labels, output: Labels, inputs: Sequence[Labels], position: int
 ) -> Term:
-    """One operand without repeated letters, and summed over those that no other one and not the result has."""
+    """One operand without repeated letters, summed over letters that nothing else has."""
     while len(set(labels)) < len(labels):
         label = next(s for s in labels if labels.count(s) > 1)
         first = labels.index(label)
@@ -193,7 +205,10 @@ def _arranged(x: Tensor, labels: Labels, order: Labels) -> Tensor:
 
 
 def _product(first: Term, second: Term, keep: set[str]) -> Term:
-    """The product of two terms, summed over what nothing else has: a matrix product, or elementwise where nothing is summed."""
+    """The product of two terms, summed over what nothing else has.
+
+    A matrix product, or elementwise where nothing is summed.
+    """
     first, second = _without_ones(first, second), _without_ones(second, first)
     first = _summed(*first, keep | set(second[1]))
     second = _summed(*second, keep | set(first[1]))
@@ -219,7 +234,10 @@ def _product(first: Term, second: Term, keep: set[str]) -> Term:
 
 
 def _finish(x: Tensor, labels: Labels, output: Labels, sizes: dict[str, Any]) -> Tensor:
-    """The last term in the result's order; axes that were left out because they were 1 everywhere are put back."""
+    """The last term in the result's order.
+
+    Axes that were left out because they were 1 everywhere are put back.
+    """
     x, labels = _summed(x, labels, set(output))
     result = _arranged(x, labels, tuple(s for s in output if s in labels))
     shape = tuple(sizes[s] for s in output)

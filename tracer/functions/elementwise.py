@@ -1,4 +1,7 @@
-"""The functions of elements in one namespace, for the rest of `tracer`; each is defined in the module of its family."""
+"""The functions of elements in one namespace, for the rest of `tracer`.
+
+Each is defined in the module of its family.
+"""
 
 from __future__ import annotations
 

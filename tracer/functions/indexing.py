@@ -1,7 +1,7 @@
 """Elements at computed indices: taking, gathering, adding to them, one-hot rows.
 
-Indices are integers of any type; negative ones count from the end. One that is out of range raises `BoundsError` where the
-program runs.
+Indices are integers of any type; negative ones count from the end. One that is out of range raises
+`BoundsError` where the program runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from tracer.tensor import Tensor
 
 
 def as_indices(indices: Any) -> Tensor:
-    """Indices as a Tensor of integers; an empty list has no type and is taken for one. Raises `DTypeError`."""
+    """Indices as a Tensor of integers; an empty list has no type and is taken for one.
+
+    Raises `DTypeError`.
+    """
     if isinstance(indices, list | tuple) and not np.size(indices):
         indices = fresh(np.zeros(np.shape(indices), np.int64))
     result = strong(as_tensor(indices))
@@ -35,7 +38,10 @@ def as_indices(indices: Any) -> Tensor:
 
 @public
 def take(x: Any, indices: Any, /, axis: int | None = None) -> Tensor:
-    """x's slices at indices along an axis: shape x.shape[:axis] + indices.shape + x.shape[axis+1:]. None: of all elements."""
+    """x's slices at indices along an axis: shape x.shape[:axis] + indices.shape + x.shape[axis+1:].
+
+    None: of all elements.
+    """
     x, where = as_tensor(x), as_indices(indices)
     if axis is None:
         x, axis = apply("Reshape", x, shape=(x.type.size,)), 0
@@ -45,7 +51,7 @@ def take(x: Any, indices: Any, /, axis: int | None = None) -> Tensor:
 
 @public
 def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
-    """The elements of x at indices along an axis: result[i, j] = x[i, indices[i, j]] for the last of two axes.
+    """The elements of x at indices along an axis: of the last of two, x[i, indices[i, j]].
 
     indices has as many axes as x; the others are broadcast against x's.
     """
@@ -71,9 +77,12 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
 
 @public
 def gather(x: Any, indices: Any, /, axis: int = 0) -> Tensor:
-    """The elements of x at indices along an axis, which may be fewer than x has along the others: PyTorch's gather.
+    """The elements of x at indices along an axis, as PyTorch's gather.
 
-    The result has the shape of indices. `take` gives whole slices, `take_along_axis` broadcasts.
+    indices may have fewer elements than x along the other axes.
+
+    The result has the shape of indices. `take` gives whole slices, `take_along_axis`
+    broadcasts.
     """
     result: Tensor = apply("GatherElements", as_tensor(x), as_indices(indices), axis=axis)
     return result
@@ -87,7 +96,8 @@ def _updates(x: Tensor, updates: Any, shape: Any) -> Tensor:
         value = strong(as_tensor(updates))
         if value.type.dtype != x.type.dtype:
             raise DTypeError(
-                f"updates must be {x.type.dtype} like {short(x.type)}, got {short(value.type)}; cast them first"
+                f"updates must be {x.type.dtype} like {short(x.type)}, got {short(value.type)}; "
+                "cast them first"
             )
     if value.ndim == 0 and shape:
         value = apply("Expand", value, shape=shape)
@@ -98,7 +108,8 @@ def _updates(x: Tensor, updates: Any, shape: Any) -> Tensor:
 def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     """x with each update added to the element at its index along an axis: the reverse of `gather`.
 
-    updates have the shape of indices and x's element type (or are one number). Equal indices add up, in order.
+    updates have the shape of indices and x's element type (or are one number). Equal indices
+    add up, in order.
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
     result: Tensor = apply(
@@ -109,9 +120,10 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
 
 @public
 def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
-    """x with updates added to its slices at indices along an axis: the reverse of `take`. Equal indices add up, in order.
+    """x with updates added to its slices at indices along an axis: the reverse of `take`.
 
-    updates have shape x.shape[:axis] + indices.shape + x.shape[axis+1:] and x's element type (or are one number).
+    updates have shape x.shape[:axis] + indices.shape + x.shape[axis+1:] and x's element type
+    (or are one number).
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
     place = normalize_axis(axis, x.ndim)
@@ -124,7 +136,7 @@ def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
 def one_hot(
     indices: Any, /, num_classes: int | Dim | None = None, axis: int = -1, dtype: Any = "float32"
 ) -> Tensor:
-    """1 at each index along a new axis of num_classes, 0 elsewhere; a row of zeros for an index out of range.
+    """1 at each index along a new axis of num_classes, 0 elsewhere and for indices out of range.
 
     None: one more than the largest index, which must be known, so not in a trace.
     """
@@ -132,7 +144,8 @@ def one_hot(
     if num_classes is None:
         if MODES.recorder is not None:
             raise TraceError(
-                "one_hot needs num_classes in a traced function: the largest index is not known there"
+                "one_hot needs num_classes in a traced function: the largest index is not known "
+                "there"
             )
         num_classes = int(where.array.max()) + 1 if where.numel() else 0
     result: Tensor = apply("OneHot", where, depth=num_classes, axis=axis, dtype=dtype_name(dtype))
@@ -141,7 +154,10 @@ def one_hot(
 
 @public
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:
-    """Where x is not 0: indices along each axis, in row-major order. Their number is not known in a trace: `TraceError`."""
+    """Where x is not 0: indices along each axis, in row-major order.
+
+    Their number is not known in a trace: `TraceError`.
+    """
     x = as_tensor(x)
     return tuple(
         Tensor.of_array(np.asarray(k, np.int64)) for k in np.nonzero(known_mask(x, "nonzero"))
@@ -152,14 +168,18 @@ def known_mask(x: Tensor, what: str) -> np.ndarray[Any, Any]:
     """x's elements, where they decide a size. Raises `TraceError` in a trace."""
     if x.is_symbolic or MODES.recorder is not None:
         raise TraceError(
-            f"{what} has a result whose size depends on elements of {short(x.type)}, which are not known while a function is "
+            f"{what} has a result whose size depends on elements of {short(x.type)}, which are not "
+            "known while a function is "
             "traced; use tracer.where(mask, x, other), or multiply by the mask"
         )
     return x.array
 
 
 def linear_index(indices: list[Tensor], sizes: list[Any]) -> Tensor:
-    """One index into several axes made one. What is out of range along any axis is out of range in the result too."""
+    """One index into several axes made one.
+
+    What is out of range along any axis is out of range in the result too.
+    """
     shape = broadcast_shapes(*(i.type.shape for i in indices))
     total: Any = 1
     for size in sizes:

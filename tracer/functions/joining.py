@@ -1,8 +1,9 @@
-"""Tensors put together, taken apart, repeated and padded, under the array API's and NumPy's names."""
+"""Tensors put together, taken apart, repeated and padded, under the array API's names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,10 @@ def _operands(arrays: Any, name: str) -> list[Tensor]:
 
 @public
 def concat(arrays: Any, /, axis: int | None = 0) -> Tensor:
-    """The operands one after the other along an axis, promoted to one type; all other sizes are equal. None: flattened first."""
+    """The operands one after the other along an axis, promoted to one type.
+
+    All other sizes are equal. None: flattened first.
+    """
     tensors = _operands(arrays, "concat")
     if axis is None:
         tensors, axis = [reshape(t, (t.type.size,)) for t in tensors], 0
@@ -48,7 +52,8 @@ def stack(arrays: Any, /, axis: int = 0) -> Tensor:
         if t.type.shape != tensors[0].type.shape:
             listed = ", ".join(short(t.type) for t in tensors[:6])
             raise ShapeError(
-                f"stack needs operands of one shape, got {listed}; concat joins along an axis that is there"
+                f"stack needs operands of one shape, got {listed}; concat joins along an axis that "
+                "is there"
             )
     place = normalize_axis(axis, tensors[0].ndim + 1)
     result: Tensor = apply("Concat", *(expand_dims(t, place) for t in tensors), axis=place)
@@ -76,7 +81,7 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
 
 @public
 def split(x: Any, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
-    """Parts of x one after the other along an axis: as many equal ones, or cut at these positions (as numpy.split).
+    """Parts of x along an axis: as many equal ones, or cut at these positions (as numpy.split).
 
     Raises `ShapeError` where the axis has no such parts.
     """
@@ -87,12 +92,13 @@ def split(x: Any, /, indices_or_sections: int | Sequence[int], axis: int = 0) ->
     if not isinstance(indices_or_sections, int):
         length = size if isinstance(size, int) else END
         bounds = [0, *(min(c + length if c < 0 else c, length) for c in cuts), size]
-        sizes = tuple(max(b - a, 0) for a, b in zip(bounds, bounds[1:], strict=False))
+        sizes = tuple(max(b - a, 0) for a, b in pairwise(bounds))
         return tuple(part(x, axis, a, a + n) for a, n in zip(bounds, sizes, strict=False))
     (sections,) = cuts
     if sections < 1 or (isinstance(size, int) and size % sections):
         raise ShapeError(
-            f"axis {axis} of {short(x.type)} does not split into {sections} equal parts; pass positions"
+            f"axis {axis} of {short(x.type)} does not split into {sections} equal parts; pass "
+            "positions"
         )
     return split_sizes(x, (size // sections,) * sections, axis)
 
@@ -116,10 +122,10 @@ def tile(x: Any, repetitions: int | Sequence[int], /) -> Tensor:
 
 @public
 def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
-    """Every element (or slice along an axis) repeated in place: all as often, or each as often as `repeats` says.
+    """Every element (or slice along an axis) repeated in place, all or each so many times.
 
-    None: of the elements in row-major order. A Tensor as `repeats` decides the result's size, so it raises `TraceError` in a
-    trace.
+    None: of the elements in row-major order. A Tensor as `repeats` decides the result's size,
+    so it raises `TraceError` in a trace.
     """
     x = as_tensor(x)
     if axis is None:
@@ -129,13 +135,15 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
         return result
     if isinstance(repeats, Tensor) and repeats.is_symbolic:
         raise TraceError(
-            "repeat by a traced Tensor gives a size that is not known while the function is traced; pass integers"
+            "repeat by a traced Tensor gives a size that is not known while the function is "
+            "traced; pass integers"
         )
     counts = np.asarray(repeats)
     axis = normalize_axis(axis, x.ndim)
     if counts.dtype.kind not in "iu" or counts.ndim > 1 or (counts.size and int(counts.min()) < 0):
         raise ArgumentError(
-            f"repeats must be a count or a 1-d sequence of counts, all at least 0, got {repeats!r:.60}"
+            "repeats must be a count or a 1-d sequence of counts, all at least 0, got "
+            f"{repeats!r:.60}"
         )
     size = x.type.shape[axis]
     if counts.ndim and counts.size not in (1, size):
@@ -152,7 +160,7 @@ _MODES = ("edge", "reflect", "wrap")
 
 @public
 def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: float = 0.0) -> Tensor:
-    """x with a border: `pad_width` is one width for all sides, (before, after) for all axes, or such a pair for each axis.
+    """x with a border: one width for all sides, (before, after) for all axes, or a pair for each.
 
     Modes as in NumPy: "constant" (negative widths cut off), "edge", "reflect", "wrap".
     """

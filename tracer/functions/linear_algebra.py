@@ -22,22 +22,28 @@ def _operands(x1: Any, x2: Any, name: str, least: int) -> tuple[Tensor, Tensor]:
     for operand in (a, b):
         if operand.ndim < least:
             raise ShapeError(
-                f"{name} needs operands of at least {least} axis, got {short(a.type)} and {short(b.type)}; use * for scaling"
+                f"{name} needs operands of at least {least} axis, got {short(a.type)} and "
+                f"{short(b.type)}; use * for scaling"
             )
     return a, b
 
 
 @public
 def matmul(x1: Any, x2: Any, /) -> Tensor:
-    """Matrix product over the last two axes, leading axes broadcast; a 1-d operand is a row on the left, a column on the right.
+    """Matrix product over the last two axes, leading axes broadcast.
 
-    Half types accumulate in float32. Raises `ShapeError` where sizes do not fit, `DTypeError` for bools.
+    A 1-d operand is a row on the left, a column on the right.
+
+    Half types accumulate in float32. Raises `ShapeError` where sizes do not fit, `DTypeError`
+    for bools.
     """
     a, b = _operands(x1, x2, "matmul", 1)
     if a.type.shape[-1] != b.type.shape[0 if b.ndim == 1 else -2]:
         raise ShapeError(
-            f"matmul of {short(a.type)} and {short(b.type)}: the last axis of the first ({a.type.shape[-1]}) must equal the "
-            f"{'only' if b.ndim == 1 else 'last but one'} axis of the second ({b.type.shape[0 if b.ndim == 1 else -2]})"
+            f"matmul of {short(a.type)} and {short(b.type)}: the last axis of the first "
+            f"({a.type.shape[-1]}) must equal the "
+            f"{'only' if b.ndim == 1 else 'last but one'} axis of the second "
+            f"({b.type.shape[0 if b.ndim == 1 else -2]})"
         )
     row, column = a.ndim == 1, b.ndim == 1
     if row:
@@ -58,7 +64,8 @@ def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Tensor:
     first, second = (x.type.shape[normalize_axis(axis, x.ndim)] for x in (a, b))
     if first != second:
         raise ShapeError(
-            f"vecdot of {short(a.type)} and {short(b.type)}: axis {axis} must have one size, got {first} and {second}"
+            f"vecdot of {short(a.type)} and {short(b.type)}: axis {axis} must have one size, got "
+            f"{first} and {second}"
         )
     product = apply("Mul", a, b)
     return sum_over(product, axis if axis < 0 else axis - a.ndim, dtype=product.type.dtype)
@@ -66,7 +73,11 @@ def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Tensor:
 
 @public
 def dot(x1: Any, x2: Any, /) -> Tensor:
-    """numpy.dot: a scaling for 0-d operands, else the sum over the last axis of the first and the last but one of the second."""
+    """numpy.dot.
+
+    A scaling for 0-d operands, else the sum over the last axis of the first and the last but
+    one of the second.
+    """
     a, b = (strong(x) for x in prepare(x1, x2))
     if a.ndim == 0 or b.ndim == 0:
         result: Tensor = apply("Mul", a, b)
@@ -84,7 +95,10 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
 
 @public
 def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Tensor:
-    """Sum of products over several axes: the last `axes` of x1 with the first of x2, or the two lists of axes that are given."""
+    """Sum of products over several axes.
+
+    The last `axes` of x1 with the first of x2, or the two lists of axes that are given.
+    """
     a, b = (strong(x) for x in prepare(x1, x2))
     if isinstance(axes, Sequence):
         if len(axes) != 2:
@@ -101,7 +115,8 @@ def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Tensor:
     sizes = [a.type.shape[k] for k in left], [b.type.shape[k] for k in right]
     if sizes[0] != sizes[1] or len(set(left)) < len(left) or len(set(right)) < len(right):
         raise ShapeError(
-            f"tensordot of {short(a.type)} over axes {tuple(left)} and {short(b.type)} over axes {tuple(right)}: sizes "
+            f"tensordot of {short(a.type)} over axes {tuple(left)} and {short(b.type)} over axes "
+            f"{tuple(right)}: sizes "
             "must be equal in pairs, and each axis named once"
         )
     rows, columns = (

@@ -104,7 +104,10 @@ def isclose(
 def allclose(
     x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close, see `isclose`. A Python bool, so it raises `TraceError` in a trace."""
+    """Whether all elements are close, see `isclose`.
+
+    A Python bool, so it raises `TraceError` in a trace.
+    """
     close = isclose(x1, x2, rtol, atol, equal_nan)
     axes = tuple(range(close.ndim))
     return bool(apply("ReduceAll", close, axes=axes, keepdims=False))
@@ -194,13 +197,19 @@ def _shift(name: str, x1: Any, x2: Any) -> Tensor:
 
 @public
 def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
-    """Bits of x1 moved up by x2, zeros moved in, broadcast. A negative count, or the width or more, moves all out."""
+    """Bits of x1 moved up by x2, zeros moved in, broadcast.
+
+    A negative count, or the width or more, moves all out.
+    """
     return _shift("ShiftLeft", x1, x2)
 
 
 @public
 def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
-    """Bits of x1 moved down by x2, the sign moved in, broadcast. A negative count, or the width or more: only the sign."""
+    """Bits of x1 moved down by x2, the sign moved in, broadcast.
+
+    A negative count, or the width or more: only the sign.
+    """
     return _shift("ShiftRight", x1, x2)
 
 
@@ -247,7 +256,10 @@ def signbit(x: Any, /) -> Tensor:
 def nan_to_num(
     x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """x with NaN and the infinities replaced; the infinities by the largest finite numbers unless told otherwise."""
+    """x with NaN and the infinities replaced.
+
+    The infinities by the largest finite numbers unless told otherwise.
+    """
     x = strong(as_tensor(x))
     if not is_floating(x.type.dtype):
         return copied(x)
@@ -264,14 +276,17 @@ def nan_to_num(
 
 @public
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
-    """x1 where the condition holds, else x2; all broadcast. The gradient of what is not taken is exactly 0.
+    """x1 where the condition holds, else x2; all broadcast.
+
+    The gradient of what is not taken is exactly 0.
 
     Raises `DTypeError` for a condition that is not bool: compare it with something first.
     """
     condition = as_tensor(condition)
     if condition.type.dtype != "bool":
         raise DTypeError(
-            f"where: the condition must be bool, got {short(condition.type)}; compare it with something first (condition != 0)"
+            f"where: the condition must be bool, got {short(condition.type)}; compare it with "
+            "something first (condition != 0)"
         )
     a, b = prepare(x1, x2)
     result: Tensor = apply("Where", condition, a, b)

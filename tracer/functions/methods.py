@@ -1,7 +1,7 @@
 """Python operators and PyTorch's methods, attached to Tensor when `tracer` is imported.
 
-To type checkers, Tensor inherits from `Methods`; at run time its attributes are copied, so that `tracer.tensor` need not know
-functions.
+To type checkers, Tensor inherits from `Methods`; at run time its attributes are copied, so that
+`tracer.tensor` need not know functions.
 """
 
 from __future__ import annotations

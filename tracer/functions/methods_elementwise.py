@@ -141,7 +141,10 @@ class Elementwise:
         return logic.where(condition, self, other)
 
     def masked_fill(self: Any, mask: Any, value: Any) -> Tensor:
-        """Self with `value`, a number or 0-d Tensor, where the mask holds; converted to self's element type."""
+        """Self with `value`, a number or 0-d Tensor, where the mask holds.
+
+        Converted to self's element type.
+        """
         return masked_fill(self, mask, value)
 
     def allclose(
@@ -168,7 +171,8 @@ def masked_fill(x: Tensor, mask: Any, value: Any) -> Tensor:
     filling = cast(as_tensor(value), x.type.dtype)
     if filling.ndim:
         raise ArgumentError(
-            f"masked_fill takes a number or a 0-d Tensor, got shape {filling.shape}; use tracer.where"
+            f"masked_fill takes a number or a 0-d Tensor, got shape {filling.shape}; use "
+            "tracer.where"
         )
     return logic.where(mask, filling, x)
 
@@ -223,7 +227,7 @@ class Conversions:
     def to(
         self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: Any = False, **_: Any
     ) -> Tensor:
-        """Self with an element type, on a device ("cpu" is the only one), or with another Tensor's type; itself if it has them."""
+        """Self with an element type (or another Tensor's), on a device: "cpu" is the only one."""
         return to(self, args, dtype, device, copy)
 
     def type_as(self: Any, other: Any) -> Tensor:
@@ -239,7 +243,10 @@ class Conversions:
         return self if self.is_contiguous() else copied(self)
 
     def is_contiguous(self: Any) -> Any:
-        """Whether elements lie in row-major order in memory; in a trace, where there is no memory, True."""
+        """Whether elements lie in row-major order in memory.
+
+        In a trace, where there is no memory, True.
+        """
         return self._array is None or self._array.flags.c_contiguous
 
     def is_floating_point(self: Any) -> Any:
@@ -272,7 +279,7 @@ class Conversions:
         return creation.full(_one(size), 0, dtype=dtype or self.type.dtype)
 
     def new_full(self: Any, size: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
-        """A Tensor of a shape with every element fill_value, with self's element type unless told otherwise."""
+        """A Tensor of a shape, every element fill_value, in self's type unless told otherwise."""
         return creation.full(size, fill_value, dtype=dtype or self.type.dtype)
 
     def new_tensor(self: Any, data: Any, dtype: Any = None) -> Tensor:

@@ -1,7 +1,8 @@
-"""Methods of Tensor that change it in place, under PyTorch's names: they end in an underscore and return self.
+"""Methods of Tensor that change it in place and return self, under PyTorch's names.
 
-Eager: in memory, on Tensors without history, leaves that require gradients under `no_grad` only. In a trace: the Tensor has
-the new value from there on, and what lies outside is changed when the program has run.
+Eager: in memory, on Tensors without history, leaves that require gradients under `no_grad` only. In
+a trace: the Tensor has the new value from there on, and what lies outside is changed when the
+program has run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Methods of Tensor that arrange, join and index elements, under PyTorch's names. `dim` and `axis` are two names of one argument."""
+"""Methods of Tensor that arrange, join and index elements, under PyTorch's names.
+
+`dim` and `axis` are two names of one argument.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from typing import Any
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.types import normalize_axis, short
-from tracer.functions.arithmetic import multiply
 from tracer.functions import indexing, joining, movement
+from tracer.functions.arithmetic import multiply
 from tracer.functions.creation import Size, as_sizes, as_tensor
 from tracer.functions.methods_reductions import axis_of
 from tracer.functions.movement import Axes
@@ -84,7 +87,7 @@ class Movement:
         return movement.expand_dims(self, needed_axis(dim, axis))
 
     def squeeze(self: Any, dim: Axes | None = None, *, axis: Axes | None = None) -> Tensor:
-        """Self without axes of size 1: all of them, or those named that are; others are left alone."""
+        """Self without axes of size 1: all of them, or those named that are 1."""
         return _squeeze(self, axis_of(dim, axis))
 
     def expand(self: Any, *sizes: Sizes) -> Tensor:
@@ -100,7 +103,10 @@ class Movement:
         return movement.broadcast_to(self, shape)
 
     def repeat(self, *sizes: Sizes) -> Tensor:
-        """Self as a whole, repeated along each axis: `tracer.tile`. Elements are repeated by `repeat_interleave`."""
+        """Self as a whole, repeated along each axis: `tracer.tile`.
+
+        Elements are repeated by `repeat_interleave`.
+        """
         return joining.tile(self, one(sizes))
 
     tile = repeat
@@ -120,7 +126,7 @@ class Movement:
         return movement.roll(self, shifts, axis_of(dims, axis))
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-        """The elements whose position along dim2 is that along dim1 plus offset, as a new last axis."""
+        """The elements where position along dim2 is that along dim1 plus offset, as a last axis."""
         return movement.diagonal(self, offset, dim1, dim2)
 
     def tril(self, diagonal: int = 0) -> Tensor:
@@ -139,7 +145,10 @@ class Movement:
     def split(
         self: Any, split_size_or_sections: Any, dim: int | None = None, *, axis: int | None = None
     ) -> tuple[Tensor, ...]:
-        """Parts of this size along an axis, the last one smaller where need be; or parts of the sizes in a list."""
+        """Parts of this size along an axis, the last one smaller where need be.
+
+        Or parts of the sizes in a list.
+        """
         return _split(self, split_size_or_sections, first_axis(dim, axis))
 
     def tensor_split(
@@ -151,7 +160,7 @@ class Movement:
     def chunk(
         self: Any, chunks: int, dim: int | None = None, *, axis: int | None = None
     ) -> tuple[Tensor, ...]:
-        """At most this many parts of equal size along an axis, the last one smaller where need be."""
+        """At most so many parts of equal size along an axis, the last one smaller if need be."""
         return _chunk(self, chunks, first_axis(dim, axis))
 
     def unbind(self, dim: int | None = None, *, axis: int | None = None) -> tuple[Tensor, ...]:
@@ -181,7 +190,10 @@ class Indexing:
         return indexing.take(self, index)
 
     def gather(self, dim: int, index: Any) -> Tensor:
-        """The elements at indices along an axis: result[i][j] = self[i][index[i][j]] for the last of two axes."""
+        """The elements at indices along an axis.
+
+        Result[i][j] = self[i][index[i][j]] for the last of two axes.
+        """
         return indexing.gather(self, index, dim)
 
     def take_along_dim(
@@ -322,7 +334,8 @@ def _narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
         start = start + size if start < 0 else start
         if not 0 <= start <= start + length <= size:
             raise ShapeError(
-                f"narrow: elements {start} to {start + length} are not all in axis {place} of {short(x.type)}"
+                f"narrow: elements {start} to {start + length} are not all in axis {place} of "
+                f"{short(x.type)}"
             )
     return joining.part(x, place, start, start + length)
 

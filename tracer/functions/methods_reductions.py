@@ -51,7 +51,10 @@ def _reduced(
 
 @public
 def _extremum(name: str, x: Any, dim: Any, axis: Any, keep: bool) -> Any:
-    """Largest or smallest: of all, elementwise beside another Tensor, or values and indices along an axis."""
+    """Largest or smallest.
+
+    Of all, elementwise beside another Tensor, or values and indices along an axis.
+    """
     if isinstance(dim, Tensor):
         return (arithmetic.maximum if name == "max" else arithmetic.minimum)(x, dim)
     chosen = axis_of(dim, axis)
@@ -125,7 +128,10 @@ class Reductions:
         axis: Axis = None,
         keepdims: bool = False,
     ) -> Tensor:
-        """Variance over axes, estimated from a sample: divided by the count less `correction`, which `unbiased` sets to 1 or 0."""
+        """Variance over axes, estimated from a sample.
+
+        Divided by the count less `correction`, which `unbiased` sets to 1 or 0.
+        """
         keep = keepdim or keepdims
         return _reduced(
             reductions.var, self, dim, axis, keep, correction=_correction(unbiased, correction)
@@ -170,7 +176,7 @@ class Reductions:
     def max(
         self, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
     ) -> Any:
-        """Largest element; along an axis `values` and `indices`; with another Tensor, elementwise."""
+        """Largest element; along an axis `values` and `indices`; elementwise with a Tensor."""
         return _extremum("max", self, dim, axis, keepdim or keepdims)
 
     @overload
@@ -184,7 +190,7 @@ class Reductions:
     def min(
         self, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
     ) -> Any:
-        """Smallest element; along an axis `values` and `indices`; with another Tensor, elementwise."""
+        """Smallest element; along an axis `values` and `indices`; elementwise with a Tensor."""
         return _extremum("min", self, dim, axis, keepdim or keepdims)
 
     def argmax(
@@ -265,7 +271,10 @@ class Reductions:
         return _along(activation.log_softmax, self, dim, axis, dtype)
 
     def nonzero(self, as_tuple: bool = False) -> Any:
-        """Where elements are not 0: a row of indices for each, or with `as_tuple` one Tensor for each axis."""
+        """Where elements are not 0.
+
+        A row of indices for each, or with `as_tuple` one Tensor for each axis.
+        """
         places = nonzero(self)
         return places if as_tuple else stack(list(places), axis=1)
 
@@ -324,6 +333,7 @@ def _product(x: Any, y: Any, ranks: tuple[int, int], name: str) -> Tensor:
     x, y = as_tensor(x), as_tensor(y)
     if (x.ndim, y.ndim) != ranks:
         raise ShapeError(
-            f"{name} takes operands of {ranks[0]} and {ranks[1]} axes, got {short(x.type)} and {short(y.type)}; use matmul"
+            f"{name} takes operands of {ranks[0]} and {ranks[1]} axes, got {short(x.type)} and "
+            f"{short(y.type)}; use matmul"
         )
     return linear_algebra.matmul(x, y)

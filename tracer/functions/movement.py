@@ -1,4 +1,7 @@
-"""Other arrangements of the same elements, under the array API's names. Eager results share memory with their operand."""
+"""Other arrangements of the same elements, under the array API's names.
+
+Eager results share memory with their operand.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +113,10 @@ def expand_dims(x: Any, /, axis: Axes = 0) -> Tensor:
 
 @public
 def squeeze(x: Any, /, axis: Axes | None = None) -> Tensor:
-    """x without some axes of size 1, without all of them for None. Raises `ShapeError` for an axis of another size."""
+    """x without some axes of size 1, without all of them for None.
+
+    Raises `ShapeError` for an axis of another size.
+    """
     x = as_tensor(x)
     if axis is None:
         axes = tuple(k for k, d in enumerate(x.type.shape) if isinstance(d, int) and d == 1)
@@ -137,7 +143,10 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
 
 @public
 def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """The axes from start_axis to end_axis made one; all of them unless told otherwise. A 0-d Tensor gets one axis."""
+    """The axes from start_axis to end_axis made one; all of them unless told otherwise.
+
+    A 0-d Tensor gets one axis.
+    """
     x = as_tensor(x)
     shape = x.type.shape
     if not shape:
@@ -165,7 +174,10 @@ def flip(x: Any, /, axis: Axes | None = None) -> Tensor:
 
 @public
 def roll(x: Any, /, shift: Axes, axis: Axes | None = None) -> Tensor:
-    """Elements moved towards the end along axes; what falls off enters in front. None: in row-major order."""
+    """Elements moved towards the end along axes; what falls off enters in front.
+
+    None: in row-major order.
+    """
     x = as_tensor(x)
     shifts = ints(shift, "shift")
     if axis is None:
@@ -192,14 +204,14 @@ def tril(x: Any, /, k: int = 0) -> Tensor:
 
 @public
 def triu(x: Any, /, k: int = 0) -> Tensor:
-    """The upper triangle of matrices in the last two axes, from the k-th diagonal on; 0 elsewhere."""
+    """The upper triangle of matrices in the last two axes, from the k-th diagonal; 0 elsewhere."""
     result: Tensor = apply("Trilu", as_tensor(x), upper=True, k=k)
     return result
 
 
 @public
 def diagonal(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
-    """The elements whose position along axis2 is that along axis1 plus offset, as a new last axis."""
+    """The elements where position along axis2 is that along axis1 plus offset, as a last axis."""
     result: Tensor = apply("Diagonal", as_tensor(x), offset=offset, axis1=axis1, axis2=axis2)
     return result
 

@@ -1,7 +1,7 @@
 """Changing a Tensor in place: its memory when eager, its value from here on in a trace.
 
-What gradients need must not change under them: Tensors with history are refused, leaves that require gradients change only
-under `no_grad`.
+What gradients need must not change under them: Tensors with history are refused, leaves that
+require gradients change only under `no_grad`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ def refuse_change(x: Tensor) -> None:
     """Raise `GradError` if changing x in place would spoil gradients."""
     if x.grad_fn is not None:
         raise GradError(
-            f"{short(x.type)} has history, and changing it in place would spoil its gradients; make a new one "
+            f"{short(x.type)} has history, and changing it in place would spoil its gradients; "
+            "make a new one "
             "(x = x + y), or change x.detach().clone()"
         )
     if x.requires_grad and MODES.grad_enabled:
         raise GradError(
-            f"{short(x.type)} requires a gradient and is changed in place; do it under tracer.no_grad(), or make a new one (x = x + y)"
+            f"{short(x.type)} requires a gradient and is changed in place; do it under "
+            "tracer.no_grad(), or make a new one (x = x + y)"
         )
 
 
@@ -47,16 +49,21 @@ def _rank_of_kind(dtype: str) -> int:
 
 
 def assign(x: Tensor, new: Tensor) -> Tensor:
-    """x with new's elements, in place. Raises `GradError`, `DTypeError`, `ShapeError` where that does not fit."""
+    """x with new's elements, in place.
+
+    Raises `GradError`, `DTypeError`, `ShapeError` where that does not fit.
+    """
     refuse_change(x)
     refuse_value(x, new)
     if _rank_of_kind(new.type.dtype) > _rank_of_kind(x.type.dtype):
         raise DTypeError(
-            f"a result {short(new.type)} does not fit into {short(x.type)} in place; cast one of them first"
+            f"a result {short(new.type)} does not fit into {short(x.type)} in place; cast one of "
+            "them first"
         )
     if new.type.shape != x.type.shape:
         raise ShapeError(
-            f"a result {short(new.type)} does not fit into {short(x.type)} in place: shapes must be equal"
+            f"a result {short(new.type)} does not fit into {short(x.type)} in place: shapes must "
+            "be equal"
         )
     write(x, cast(new, x.type.dtype))
     return x
@@ -68,7 +75,8 @@ def write(x: Tensor, new: Tensor) -> None:
         writeable(x)
     elif is_view(x):
         raise TraceError(
-            f"{short(x.type)} is a view of another Tensor, which a change in place would change too; that is not recorded. "
+            f"{short(x.type)} is a view of another Tensor, which a change in place would change "
+            "too; that is not recorded. "
             "Make a new Tensor (y = y + 1), or assign to the part (x[...] = y)"
         )
     recording.assign(x, new)
@@ -78,7 +86,8 @@ def refuse_value(x: Tensor, new: Any) -> None:
     """Raise `GradError` if a value that is written to x in place requires a gradient."""
     if isinstance(new, Tensor) and new.requires_grad and MODES.grad_enabled:
         raise GradError(
-            f"what is written to {short(x.type)} in place requires a gradient, which that does not carry; make a new Tensor, or "
+            f"what is written to {short(x.type)} in place requires a gradient, which that does not "
+            "carry; make a new Tensor, or "
             "write under tracer.no_grad()"
         )
 
@@ -88,7 +97,8 @@ def writeable(x: Tensor) -> np.ndarray[Any, Any]:
     target = x.array
     if not target.flags.writeable:
         raise ArgumentError(
-            f"{short(x.type)} cannot be changed in place: several of its elements share memory (it was broadcast), or its memory is "
+            f"{short(x.type)} cannot be changed in place: several of its elements share memory (it "
+            "was broadcast), or its memory is "
             "read-only; use x.clone() first"
         )
     return target
@@ -115,9 +125,10 @@ def change(x: Tensor, function: Any, *operands: Any) -> Tensor:
 
 
 def update(x: Any, function: Any, other: Any) -> Tensor:
-    """x += other and its like: in place where no gradient is concerned, else a new Tensor takes x's name.
+    """x += other and its like: in place where no gradient is concerned, else a new Tensor.
 
-    In a trace a view of another value gets a new Tensor too. Raises `GradError` for a leaf that requires a gradient.
+    In a trace a view of another value gets a new Tensor too. Raises `GradError` for a leaf that
+    requires a gradient.
     """
     if x.is_leaf and x.requires_grad and MODES.grad_enabled:
         refuse_change(x)

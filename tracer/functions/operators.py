@@ -1,6 +1,7 @@
 """Python's operators on Tensors: arithmetic, comparison, bits, subscripts, iteration, formatting.
 
-An operand of a foreign class gets its turn (NotImplemented); numbers, arrays and lists are taken in.
+An operand of a foreign class gets its turn (NotImplemented); numbers, arrays and lists are taken
+in.
 """
 
 from __future__ import annotations

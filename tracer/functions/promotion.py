@@ -39,8 +39,8 @@ def type_of(x: Any) -> Type:
 def prepare(*operands: Any, floating: bool = False) -> list[Tensor]:
     """Tensors of one element type. `floating`: integers and bools become float32.
 
-    Raises `DTypeError` for elements that are no numbers and for Python integers that do not fit, `ArgumentError` for what is
-    no operand at all.
+    Raises `DTypeError` for elements that are no numbers and for Python integers that do not
+    fit, `ArgumentError` for what is no operand at all.
     """
     tensors: list[Any] = []
     types: list[Type] = []
@@ -72,7 +72,8 @@ def number(x: bool | int | float, dtype: str, weak: bool = False) -> Tensor:
     if is_integer(dtype) and isinstance(x, int) and not fits(x, dtype):
         info = np.iinfo(dtype)
         raise DTypeError(
-            f"the Python integer {x} does not fit {dtype} ({info.min} to {info.max}); cast the other operand to a wider type"
+            f"the Python integer {x} does not fit {dtype} ({info.min} to {info.max}); cast the "
+            "other operand to a wider type"
         )
     if weak and MODES.recorder is not None:
         result: Tensor = apply(
@@ -89,7 +90,10 @@ def fits(x: int, dtype: str) -> bool:
 
 
 def size_value(size: int | Dim) -> Any:
-    """A size as an operand: an int as it is, a symbolic one as a value that the program gets when it runs."""
+    """A size as an operand.
+
+    An int as it is, a symbolic one as a value that the program gets when it runs.
+    """
     return apply("Dimension", size=size) if isinstance(size, Dim) else size
 
 

@@ -1,4 +1,7 @@
-"""What every public function does with errors: the user's line is added, internal frames are left out."""
+"""What every public function does with errors.
+
+The user's line is added, internal frames are left out.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ R = TypeVar("R")
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, whose errors name the user's line and show one frame of this library at most."""
+    """The function, whose errors name the user's line and show one frame of ours at most."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:

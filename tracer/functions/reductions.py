@@ -24,7 +24,10 @@ def reduce(name: str, x: Tensor, axis: Axis, keepdims: bool, **attrs: Any) -> Te
 
 
 def as_axes(axis: Any, x: Tensor) -> tuple[int, ...]:
-    """Axes given as None, an int or a sequence, counted from the front. Raises `ArgumentError` for anything else."""
+    """Axes given as None, an int or a sequence, counted from the front.
+
+    Raises `ArgumentError` for anything else.
+    """
     try:
         return normalize_axes(axis, x.ndim)
     except TypeError:
@@ -48,7 +51,9 @@ def _summand(x: Any, dtype: Any) -> Tensor:
 
 @public
 def sum(x: Any, /, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """Sum over axes. Floats accumulate in float64 and keep their type; bools and integers give int64 or uint64.
+    """Sum over axes.
+
+    Floats accumulate in float64 and keep their type; bools and integers give int64 or uint64.
 
     Of nothing: 0. The order of the additions depends on the shape and axes only.
     """
@@ -65,7 +70,9 @@ def prod(x: Any, /, axis: Axis = None, dtype: Any = None, keepdims: bool = False
 def cumulative_sum(
     x: Any, /, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
-    """The sum of all elements up to each one along an axis, types as for `sum`. An axis is needed unless there is only one.
+    """The sum of all elements up to each one along an axis, types as for `sum`.
+
+    An axis is needed unless there is only one.
 
     `include_initial`: with a 0 in front, so that the axis grows by 1.
     """
@@ -135,7 +142,9 @@ def _position(name: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
 
 @public
 def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Position of the largest element along an axis, or in row-major order: the first of equal ones, the first NaN before all.
+    """Position of the largest element along an axis, or in row-major order.
+
+    The first of equal ones; the first NaN before all.
 
     Raises `ShapeError` where there are no elements.
     """
@@ -144,7 +153,9 @@ def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor
 
 @public
 def argmin(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Position of the smallest element along an axis, or in row-major order: the first of equal ones, the first NaN before all.
+    """Position of the smallest element along an axis, or in row-major order.
+
+    The first of equal ones; the first NaN before all.
 
     Raises `ShapeError` where there are no elements.
     """
@@ -170,7 +181,11 @@ def any(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def _statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attrs: Any) -> Tensor:
-    """A floating statistic. Of integers it is taken in float64 and given as float32, so that large ones cost no accuracy."""
+    """A floating statistic.
+
+    Of integers it is taken in float64 and given as float32, so that large ones cost no
+    accuracy.
+    """
     x = as_tensor(x)
     if is_floating(x.type.dtype):
         return reduce(name, x, axis, keepdims, **attrs)
@@ -187,7 +202,8 @@ def mean(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def var(x: Any, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance over axes, in two passes in float64; integers give float32.
 
-    The sum of squares is divided by the number of elements less `correction`: 0 for a whole population, 1 for a sample.
+    The sum of squares is divided by the number of elements less `correction`: 0 for a whole
+    population, 1 for a sample.
     """
     return _statistic("Variance", x, axis, keepdims, correction=correction)
 
@@ -203,7 +219,9 @@ def std(x: Any, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = 
 
 @public
 def vector_norm(x: Any, /, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
-    """Norm of the elements over axes: (sum |x|**ord)**(1/ord); inf and -inf: the largest and smallest |x|; 0: how many are not 0.
+    """Norm of the elements over axes: (sum |x|**ord)**(1/ord).
+
+    Orders inf and -inf: the largest and smallest |x|; 0: how many are not 0.
 
     The Euclidean one is taken in float64; its gradient at 0 is 0. Integers become float32.
     """

@@ -1,7 +1,7 @@
 """What stands in brackets: x[...] and x[...] = value, with NumPy's meaning.
 
-Integers, slices, None and Ellipsis select parts that an eager result shares with its operand; integer arrays gather; bool
-masks need their elements, so they work outside of traces only.
+Integers, slices, None and Ellipsis select parts that an eager result shares with its operand;
+integer arrays gather; bool masks need their elements, so they work outside of traces only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from tracer.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One part of a subscript: a new axis (axis None), or what is taken along an axis: int, slice, or Tensor of indices."""
+    """One part of a subscript: a new axis (axis None), or what is taken along an axis.
+
+    Int, slice, or Tensor of indices.
+    """
 
     axis: int | None
     what: Any = None
@@ -85,7 +88,8 @@ class _Mask:
         expected = x.type.shape[axis : axis + elements.ndim]
         if elements.shape != expected:
             raise BoundsError(
-                f"the mask has shape {elements.shape}, but the axes of {short(x.type)} that it masks have {expected}"
+                f"the mask has shape {elements.shape}, but the axes of {short(x.type)} that it "
+                f"masks have {expected}"
             )
         return [
             Item(axis + k, Tensor.of_array(np.asarray(where, np.int64)))
@@ -116,7 +120,8 @@ def _plain(part: Any) -> Any:
     if hasattr(part, "__index__"):
         return int(part.__index__())
     raise ArgumentError(
-        f"a subscript holds integers, slices, None, ..., arrays of integers and bool masks; got {type(part).__name__}: {part!r:.40}"
+        "a subscript holds integers, slices, None, ..., arrays of integers and bool masks; got "
+        f"{type(part).__name__}: {part!r:.40}"
     )
 
 
@@ -233,7 +238,10 @@ def _gathered(x: Tensor, items: Sequence[Item]) -> Tensor:
 
 
 def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor]) -> Tensor:
-    """Several axes indexed together: they are made one. Their result stands in their place, or first if they are apart."""
+    """Several axes indexed together: they are made one.
+
+    Their result stands in their place, or first if they are apart.
+    """
     if places[-1] - places[0] + 1 != len(places):
         order = (*places, *(k for k in range(x.ndim) if k not in places))
         x, places = apply("Transpose", x, perm=order), list(range(len(places)))
@@ -258,7 +266,8 @@ def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor]) -> T
 def set_item(x: Tensor, key: Any, value: Any) -> None:
     """x[key] = value, broadcast and converted to x's element type.
 
-    Eager: on Tensors without history. In a trace: integers, slices, None, ..., and masks of x's shape with one value.
+    Eager: on Tensors without history. In a trace: integers, slices, None, ..., and masks of x's
+    shape with one value.
     """
     refuse_change(x)
     new = cast(as_tensor(value), x.type.dtype)
@@ -281,12 +290,16 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
 
 def _misfit(value: Tensor, x: Tensor, hole: tuple[int, ...]) -> ShapeError:
     return ShapeError(
-        f"a value of shape {value.shape} does not broadcast to the part of {short(x.type)}, whose shape is {hole}"
+        f"a value of shape {value.shape} does not broadcast to the part of {short(x.type)}, whose "
+        f"shape is {hole}"
     )
 
 
 def _updated(x: Tensor, key: Any, value: Tensor) -> Tensor:
-    """x with a part replaced, as a new value: the value spread between zeros, taken where the part is."""
+    """x with a part replaced, as a new value.
+
+    The value spread between zeros, taken where the part is.
+    """
     if isinstance(key, Tensor | np.ndarray) and as_tensor(key).type.dtype == "bool":
         mask = as_tensor(key)
         if mask.ndim <= x.ndim and mask.type.shape == x.type.shape[: mask.ndim] and value.ndim == 0:
@@ -294,16 +307,19 @@ def _updated(x: Tensor, key: Any, value: Tensor) -> Tensor:
             result: Tensor = apply("Where", BUILDER.reshape(mask, shape), value, x)
             return result
         raise TraceError(
-            "x[mask] = value in a trace needs a mask of x's shape and one value; use tracer.where for others"
+            "x[mask] = value in a trace needs a mask of x's shape and one value; use tracer.where "
+            "for others"
         )
     items = items_of(x, key)
     if any(isinstance(item.what, Tensor) for item in items):
         raise TraceError(
-            "x[indices] = value with index arrays is not recorded; use tracer.index_add or scatter_add, or tracer.where"
+            "x[indices] = value with index arrays is not recorded; use tracer.index_add or "
+            "scatter_add, or tracer.where"
         )
     if any(isinstance(d, Dim) for d in x.type.shape):
         raise TraceError(
-            f"x[...] = value is not recorded for symbolic sizes, got {short(x.type)}; use tracer.where or concat"
+            f"x[...] = value is not recorded for symbolic sizes, got {short(x.type)}; use "
+            "tracer.where or concat"
         )
     starts, ends, steps, axes, hole = [], [], [], [], []
     for item in items:
@@ -341,7 +357,7 @@ def _updated(x: Tensor, key: Any, value: Tensor) -> Tensor:
 
 
 def _put_back(x: Tensor, attrs: dict[str, Any], part: Tensor) -> Tensor:
-    """The part where a slice of x would be, zeros elsewhere: what the slice's gradient rule builds."""
+    """The part where a slice of x would be, zeros elsewhere: the slice's gradient rule."""
     op = lookup("Slice")
     rule: Any = op.vjp
     n = Application((x,), (part,), op.normalize(attrs), (part,), (True,))

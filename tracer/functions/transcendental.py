@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, trigonometric and error functions of elements, under the array API's names.
+"""Exponentials, logarithms, trigonometric and error functions, under the array API's names.
 
 Integers, bools and Python numbers become float32.
 """
@@ -166,9 +166,9 @@ __all__ = [
     "exp2",
     "expm1",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "logaddexp",
     "sin",
     "sinh",

@@ -197,7 +197,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True) -> Tensor:
     from tracer import random
 
     x = as_floating(x)
-    kept = random.bernoulli(1.0 - p, x.type.shape)
+    kept = random.bernoulli(1.0 - p, x.shape)
     return logic.where(kept, arithmetic.multiply(x, 1.0 / (1.0 - p)), 0.0)
 
 
