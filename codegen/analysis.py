@@ -11,8 +11,8 @@ import keyword
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from codegen.cuda_scalar import Scalar, expression
 from codegen.errors import SpecError, Unsupported
+from codegen.scalar_text import Scalar, expression
 from codegen.source import words
 from codegen.spec import (
     Combine,

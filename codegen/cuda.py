@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from codegen.analysis import Analysis, function_name, lane_element, memory_element
 from codegen.cuda_fold import CudaFolds
 from codegen.cuda_functions import device_functions
-from codegen.cuda_scalar import Used, typed
 from codegen.errors import Unsupported
 from codegen.positions import Positions
+from codegen.scalar_text import Used, typed
 from codegen.source import Source
 from codegen.spec import (
     CHUNK,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from codegen.analysis import Analysis, lane_element
 from codegen.cpu_fold import LEVELS, arguments, rename, state_names
-from codegen.cuda_scalar import Used, typed
 from codegen.positions import TASK_OF_NUMBER
+from codegen.scalar_text import Used, typed
 from codegen.source import Source
 from codegen.spec import CHUNK, WIDTH, Combine, Fold, Folding
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from codegen.cuda_scalar import Used, function_text
 from codegen.errors import Unsupported
+from codegen.scalar_text import Used, function_text
 from codegen.vector.elements import DTYPE, bits, kind
 from codegen.vector.functions import FUNCTIONS
 from codegen.vector.primitives import PRIMITIVES, TABLES

@@ -19,8 +19,8 @@ import pytest
 from codegen.compile import function
 from codegen.cuda import cuda_text
 from codegen.cuda_functions import device_text
-from codegen.cuda_scalar import typed
 from codegen.errors import Unsupported
+from codegen.scalar_text import typed
 from codegen.spec import KernelSpec, Operand, Schedule, Stage
 from codegen.vector.elements import DTYPE, kind
 from codegen.vector.primitives import PRIMITIVES
