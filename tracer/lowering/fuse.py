@@ -9,7 +9,7 @@ or P, and cheap ones on any part of D.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ops.compute import (
@@ -254,8 +254,6 @@ class Fusion:
         """Merge two groups; the reason why not, or ""."""
         if len(producer.steps) + len(consumer.steps) > MOST_NODES:
             return f"a kernel has at most {MOST_NODES} operations"
-        if any(s.fold is not None and s.fold in producer.steps for s in consumer.steps):
-            return "a fold over rows or of everything is finished by another kernel"
         made = {s.output: s.result for s in producer.steps if s.output is not None}
         by: Substitution = {}
         for step in consumer.steps:
@@ -269,6 +267,9 @@ class Fusion:
                     return "its axes are read in another arrangement"
                 by = {a: replace((t,), found)[0] for a, t in by.items()} | found
         steps = [_substituted(s, by) for s in (*producer.steps, *consumer.steps)]
+        reason = _unsound(steps)
+        if reason:
+            return reason
         shape = self._shape(steps)
         if isinstance(shape, str):
             # a row's fold and what follows it meet along the inner axis only through what both read
@@ -356,7 +357,7 @@ class Fusion:
         atoms = {a for s in steps for d in (*s.operands, s.result) if d is not None for a in atoms_of(d)}
         if set(atoms_of(replace(mine, by))) != atoms:
             return  # one of them runs over more than the common value
-        if isinstance(self._shape(steps), str) or self._path(head, other):
+        if _unsound(steps) or isinstance(self._shape(steps), str) or self._path(head, other):
             return
         if head.last > other.last:
             head, other = other, head
@@ -383,7 +384,7 @@ class Fusion:
                 if by is None or len(head.steps) + len(other.steps) > MOST_NODES:
                     continue
                 steps = [_substituted(s, by) for s in (*head.steps, *other.steps)]
-                if isinstance(self._shape(steps), str) or self._path(head, other):
+                if _unsound(steps) or isinstance(self._shape(steps), str) or self._path(head, other):
                     continue
                 self._join(head, other, steps)
 
@@ -466,8 +467,29 @@ def _joined_at_inputs(steps: list[Step], first: int, made: set[Value | None]) ->
             assert mine is not None
             by = unify(mine, dims)
             if by:
-                steps = [_substituted(s, by) for s in steps]
+                joined = [_substituted(s, by) for s in steps]
+                if not _unsound(joined):
+                    steps = joined
     return steps
+
+
+def _unsound(steps: Sequence[Step]) -> str:
+    """Why steps whose maps were unified cannot share a kernel, or ""."""
+    made = {s.output: s.result for s in steps if s.output is not None}
+    left = {s.node for s in steps if s.kind in ("column", "split")}
+    for s in steps:
+        if s.fold is not None and s.fold.node in left:
+            return "a fold over rows or of everything is finished by another kernel"
+        for dims in (*s.operands, s.result):
+            # An axis of the space that stood for two of a value would be the value's diagonal.
+            if dims is not None and len({*atoms_of(dims)}) != len(atoms_of(dims)):
+                return "it is read in two arrangements"
+        for v, dims in zip(s.inputs, s.operands, strict=False):
+            if v in made and dims is None:
+                return "it is read at indices that depend on data"
+            if v in made and dims != made[v]:
+                return "it is read in two arrangements"
+    return ""
 
 
 def _is_cheap(step: Step) -> bool:

@@ -349,6 +349,7 @@ class Specifier:
         passes = max([d for s, d in self._pass_of.items()], default=-1) + 1
         stages: list[Stage] = []
         self._scratch: dict[Value, Access] = {}
+        self._kept_in: dict[Value, int] = {}
         self._plan_scratch(passes)
         self._ready: set[str] = set()
         for number in range(passes + 1):
@@ -399,10 +400,9 @@ class Specifier:
         return [s for s in self.group.steps if s in needed]
 
     def _is_read_back(self, v: Value, number: int) -> bool:
-        if self._depth[v] >= number:
-            return False
-        step = self._step_of[v]
-        return (v in self._stores and self._level(step.result) == "inner") or v in self._scratch
+        if v in self._scratch:
+            return number > self._kept_in[v]
+        return number > self._depth[v] and v in self._stores and self._level(self._step_of[v].result) == "inner"
 
     def _plan_scratch(self, passes: int) -> None:
         """Results written in a late pass lend their memory to expensive values of earlier ones."""
@@ -420,14 +420,17 @@ class Specifier:
                     continue
                 if not (isinstance(compute, Scalar) and compute.expensive):
                     continue
+                uses = [n for n in range(passes) if step in self._needed(n)]
+                if len(uses) < 2:
+                    continue
                 for k, (depth, other) in enumerate(free):
                     same = frozenset(a for axis in self._step_of[other].result for a in axis)
                     mine = frozenset(a for axis in step.result for a in axis)
-                    last = max(n for n in range(passes) if step in self._needed(n))
-                    if other.type.dtype == v.type.dtype and same == mine and depth > self._depth[v] and depth >= last:
+                    if other.type.dtype == v.type.dtype and same == mine and depth > uses[0] and depth >= uses[-1]:
                         access = self._stores[other]
                         access.role = "inout"
                         self._scratch[v] = access
+                        self._kept_in[v] = uses[0]
                         del free[k]
                         break
 
@@ -453,7 +456,10 @@ class Specifier:
         body: list[Statement] = []
         loaded: set[str] = set()
         self.positions = {k: n for k, n in self.positions.items() if n.startswith("row_")}
-        for step in self._needed(number):
+        needed = self._needed(number)
+        # What lies in a result's memory is read before the result is written there.
+        needed.sort(key=lambda s: not (s.output in self._scratch and self._is_read_back(s.output, number)))
+        for step in needed:
             v = step.output
             assert v is not None
             if self._is_read_back(v, number):
@@ -462,13 +468,12 @@ class Specifier:
                 continue
             body += self._inner_loads(step, loaded)
             body += self._statements(step, "inner")
-            if self._depth[v] == number:
-                if v in self._stores:
-                    access = self._stores[v]
-                    body.append(Store(access.name, self._index(access)[0], self.names[v]))
-                elif v in self._scratch:
-                    access = self._scratch[v]
-                    body.append(Store(access.name, self._index(access)[0], self.names[v]))
+            if v in self._stores and self._depth[v] == number:
+                access = self._stores[v]
+                body.append(Store(access.name, self._index(access)[0], self.names[v]))
+            elif v in self._scratch and self._kept_in[v] == number:
+                access = self._scratch[v]
+                body.append(Store(access.name, self._index(access)[0], self.names[v]))
         for step, when in self._pass_of.items():
             if when == number and step.kind in ("row", "column", "split"):
                 body += self._inner_loads(step, loaded)
