@@ -303,8 +303,8 @@ class Analysis:
         """Note a new value. `folded`: a loop gives it, but it is one of the row."""
         row = folded or not self.spec.stages[self._stage].over
         self._check_name(name)
-        if name in self.operands or name in self.sizes:
-            raise self._error(f"{where}: {name!r} is already an operand or a size")
+        if name in self.operands or name in self.sizes or f"n_{name}" in self.sizes:
+            raise self._error(f"{where}: {name!r} is already an operand, an axis or a size")
         element = lane_element(dtype)
         if self.elements.setdefault(name, element) != element:
             raise self._error(

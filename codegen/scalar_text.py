@@ -19,7 +19,7 @@ from codegen.vector.elements import DTYPE, bits, kind
 from codegen.vector.functions import FUNCTIONS, VectorFunction
 from codegen.vector.names import LANE_FUNCTIONS, MEMORY_FUNCTIONS
 from codegen.vector.primitives import PRIMITIVES, Primitive
-from codegen.vector.readings import element_of
+from codegen.vector.readings import Body, element_of
 from codegen.vector.written import literal
 
 _INFIX = {
@@ -97,6 +97,21 @@ class Scalar(Reading):
                 texts.append(f"{target}({x.text})" if isinstance(x, Size) else literal(target, x))
         result = primitive.result(element)
         return self.give(result, _render(primitive.name, element, result, texts, self.used))
+
+    def rarely(
+        self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """An `if` around the body: a thread is one lane."""
+        lines = self.lines
+        if lines is None:
+            return super().rarely(body, operands, otherwise)
+        results = [y.give(y.element, y.text) for y in otherwise]
+        lines.append(f"if {bare(self.text)}:")
+        first = len(lines)
+        for result, x in zip(results, body(*operands), strict=True):
+            lines.append(f"{result.text} = {bare(x.text)}")
+        lines[first:] = [f"    {line}" for line in lines[first:]]
+        return tuple(results)
 
     def give(self, element: str, text: str) -> Scalar:
         """A new value."""

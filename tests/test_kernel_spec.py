@@ -493,6 +493,7 @@ FAULTS = [
     (broken(A, Load("b", "x", ("p", "r"), "a", "0")), PEELED, "valid is a boolean value"),
     (broken(A, let("a", "to_i32(a)", "int32")), PEELED, "'a' is f32 before and i32 here"),
     (broken(let("x", "f32(0)")), PEELED, "'x' is already an operand"),
+    (broken(let("p", "f32(0)")), PEELED, "'p' is already an operand, an axis"),
     (broken(A, let("b", "a", "float64")), PEELED, "'a' gives f32, not float64"),
     (broken(A, let("b", "a + i64(1) + to_i64(a)")), PEELED, "must share one element"),
     (broken(A, let("b", "a + q")), PEELED, "no value, size or function 'q'"),
