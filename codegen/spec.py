@@ -77,8 +77,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """dst = text: one operator's rule in the functions of `codegen.vector`, typed literals
-    included. `dtype`: of dst.
+    """dst = text: one operator's rule in the functions of `codegen.vector`. `dtype`: of dst.
+
+    The text names values, sizes (`n_<axis>`), literals typed as f32(0.5), i64(7), True, and nothing
+    else. float16 and bfloat16 are f32 lanes, and the text itself rounds: `round_f16(a*b)`.
     """
 
     dst: str
@@ -100,10 +102,11 @@ class Index:
 class Fold:
     """dsts = folding of args over an axis.
 
-    Over the inner axis: dsts are values of the row. Over the rows (`over == "rows"`): dsts[0] names
-    a "partial" operand that gets one row of inner length for each lane of each chunk of 4096 rows;
-    a finishing kernel combines them. In Schedule.mode "split" a fold over the inner axis writes
-    dsts[0], a "partial" operand: one number per (row, chunk).
+    Over the inner axis: dsts are values of the row. Over the rows (`over == "rows"`): dsts name
+    "partial" operands, one a state and of its dtype, that get one row of inner length for each lane
+    of each chunk of 4096 rows; a `Combine` finishes them. In Schedule.mode "split" a fold over the
+    inner axis likewise writes "partial" operands: one number per (row, chunk). `args`: values, or
+    typed literals.
     """
 
     dsts: tuple[str, ...]
@@ -133,7 +136,8 @@ class Combine:
     The position is the row-major one in the iteration space: in a loop over the inner axis its own
     elements, else the row. `mode`: of the kernel that wrote the `partials` (one operand a state):
     "columns" (its inner axis is this kernel's space) or "split" (its rows are). `reduced`: the axis
-    that it folded. `dtypes`: of dsts.
+    that it folded. `dtypes`: of dsts. Outside the loop it is computed again by every piece of the
+    driver's range, at about 2 ns a chunk.
     """
 
     dsts: tuple[str, ...]
