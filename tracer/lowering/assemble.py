@@ -529,7 +529,7 @@ def _chunk(bound: Bound, count: int) -> int:
         total = each * count
     if total < PARALLEL_ELEMENTS:
         return max(count, 1)
-    chunk = max(1, CHUNK_ELEMENTS // each)
+    chunk = max(16 if bound.schedule.swap else 1, CHUNK_ELEMENTS // each)
     return -(-chunk // 16) * 16 if mode == "flat" else chunk
 
 

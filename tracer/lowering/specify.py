@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from codegen.schedule import schedule_for
 from codegen.spec import Axis, Combine, Fold, Index, KernelSpec, Let, Load, Operand, Schedule, Stage, Statement, Store
 from ops.compute import Folding, Gather, Reduction, Scalar
 from ops.movement import contiguous_strides
@@ -90,7 +91,7 @@ class Specifier:
         }
         return Bound(
             spec,
-            self._schedule(),
+            schedule_for(spec, self._mode()),  # type: ignore[arg-type]
             tuple((a.buffer, a.offset) for a in self.accesses),
             sizes,
             strides,
@@ -334,10 +335,6 @@ class Specifier:
         if "split" in kinds:
             return "split"
         return "flat" if self.flat else "rows"
-
-    def _schedule(self) -> Schedule:
-        statements = sum(s.kind == "map" for s in self.group.steps)
-        return Schedule(mode=self._mode(), tail="peeled" if statements <= 24 else "masked")  # type: ignore[arg-type]
 
     # ---- statements
     def _level(self, dims: Dims) -> str:
