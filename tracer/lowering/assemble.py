@@ -158,6 +158,9 @@ class Lowering:
             return False
         if any(s.kind in ("row", "column", "split") for s in group.steps):
             return position not in readers.get(target, ())
+        size = max(int(s.output.type.size) for s in group.steps if s.output is not None)
+        if int(v.type.size) != size and position in readers.get(target, ()):
+            return False  # every task computes v, and would read what another one has written
         own = next(s for s in group.steps if s.output is v)
         for s in group.steps:
             for x, dims in zip(s.inputs, s.operands, strict=True):
@@ -238,6 +241,8 @@ class Lowering:
             if group.kind == "empty":
                 for v in group.node.outputs:  # type: ignore[union-attr]
                     self.buffer(v)
+            elif group.node is not None and group.node.outputs[0] not in self.fusion.aliases:
+                self._copied_view(group.node)
             return
         getattr(self, f"_{group.kind}")(group)
 
@@ -294,6 +299,24 @@ class Lowering:
             group, shape, stored, layouts.__getitem__, self.literal, self.number, {}, {}, {}, f"k_{name}"
         )
         self._add_bound(specifier.run(), group)
+
+    def _copied_view(self, node: Node) -> None:
+        """A view that strides cannot express, because of how its operand lies: the operand is copied first."""
+        v, out = node.inputs[0], node.outputs[0]
+        shape = tuple(map(int, v.type.shape))
+        plain = Strided(shape, contiguous_strides(shape))
+        view = node.op.compute.rule(plain, tuple(map(int, out.type.shape)), node.attrs)  # type: ignore[union-attr]
+        assert view is not None, node
+        target = self.layout(out)
+        if not view.offset and Layout(target.buffer, view).is_contiguous and target.is_contiguous:
+            self._copy_to(v, Layout(target.buffer, plain), "view")
+            return
+        whole = Value(v.type.strong())
+        self._copy_to(v, self.layout(whole), "view")
+        piece = Value(out.type.strong())
+        self.buffers[piece] = self.buffer(whole)
+        self.arranged[piece] = view
+        self._copy_to(piece, target, "view")
 
     def _copy(self, group: Group) -> None:
         """Concatenation: each operand into its part of the result."""
