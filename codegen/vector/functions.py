@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from codegen.vector.elements import DTYPE
 from codegen.vector.primitives import fma, same
-from codegen.vector.readings import Reading, element_of, scalar
+from codegen.vector.readings import Lanes, Reading, element_of, scalar
 
 Body = Callable[..., Any]
 FUNCTIONS: dict[str, VectorFunction] = {}
@@ -35,9 +37,15 @@ class VectorFunction:
     def __call__(self, *operands: Any) -> Any:
         """The body of the operands' element, read as they are."""
         element = self.lead([(element_of(x), isinstance(x, Reading)) for x in operands])
-        return self.bodies[element](
-            *(x if isinstance(x, Reading) else scalar(element, x) for x in operands)
-        )
+        leader = next(x for x in operands if isinstance(x, Reading))
+        values = [x if isinstance(x, Reading) else scalar(element, x) for x in operands]
+        if isinstance(leader, Lanes):  # a body may hand a scalar to a primitive of one operand
+            shape = leader.array.shape
+            values = [
+                x if isinstance(x, Reading) else type(leader)(np.broadcast_to(x, shape))
+                for x in values
+            ]
+        return self.bodies[element](*values)
 
     def lead(self, operands: Sequence[tuple[str, bool]]) -> str:
         """The lane element that operands (element, is a vector) agree on; TypeError when they do

@@ -541,10 +541,25 @@ def space(steps: list[Step], stored: set[Value]) -> Shape | str:
     assert rows is not None
     row_set = frozenset(rows)
     for s in steps:
-        reason = _fits(s, whole, row_set, stored)
+        reason = _fits(s, whole, row_set, stored) or _in_order(s, rows, inner)
         if reason:
             return reason
     return Shape(rows, inner)
+
+
+def _in_order(s: Step, rows: tuple[Atom, ...], inner: tuple[Atom, ...]) -> str:
+    """Why a fold would be taken, or its partial results laid out, in another order than its own, or ""."""
+    result = atoms_of(s.result)
+    if s.kind == "finish" and result not in (rows, rows + inner):
+        return "partial results lie in another order"
+    if s.kind not in ("row", "column", "split"):
+        return ""
+    assert s.operands[0] is not None
+    reduced = tuple(a for a in atoms_of(s.operands[0]) if a not in set(result))
+    if s.kind == "row":
+        return "" if reduced == inner else "two folds take their elements in different orders"
+    wanted = (reduced, result) if s.kind == "column" else (result, reduced)
+    return "" if (rows, inner) == wanted else "two folds lay out their partial results in different orders"
 
 
 def _fits(s: Step, whole: frozenset[Atom], rows: frozenset[Atom], stored: set[Value]) -> str:
@@ -574,10 +589,18 @@ def _map_space(steps: list[Step], stored: set[Value], everything: dict[Atom, Non
             wanted.add(here)
     if len(wanted) > 1:
         return "values of several shapes would be computed again and again"
-    order = max((atoms_of(s.result) for s in steps), key=len)
+    # Partial results lie in the order of their result, so a space that finishes folds follows it.
+    order = max((atoms_of(s.result) for s in steps), key=lambda a: len(a))
+    for s in steps:
+        if s.kind == "finish" and len(s.result) and frozenset(atoms_of(s.result)) == whole:
+            order = atoms_of(s.result)
     if frozenset(order) != whole:
         return "no value runs over the whole space"
     rows = wanted.pop() if wanted else frozenset()
-    if any(s.kind == "finish" and frozenset(atoms_of(s.result)) not in (whole, rows) for s in steps):
-        return "a fold's results are no rows of the space"
-    return Shape(tuple(a for a in order if a in rows), tuple(a for a in order if a not in rows))
+    shape = Shape(tuple(a for a in order if a in rows), tuple(a for a in order if a not in rows))
+    for s in steps:
+        if s.kind == "finish" and frozenset(atoms_of(s.result)) not in (whole, rows):
+            return "a fold's results are no rows of the space"
+        if _in_order(s, shape.rows, shape.inner):
+            return _in_order(s, shape.rows, shape.inner)
+    return shape

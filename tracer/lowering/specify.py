@@ -496,6 +496,11 @@ class Specifier:
         assert dims is not None
         return self._loads[(v, dims)]
 
+    def _vector(self, v: Value, name: str, body: list[Statement]) -> str:
+        """The name of a vector value that holds a literal."""
+        body.append(Let(name, v.type.dtype, _literal_text(self.literal(v), v.type.dtype)))
+        return name
+
     def _raw_text(self, step: Step) -> str:
         compute = step.node.op.compute
         assert isinstance(compute, Scalar)
@@ -522,6 +527,9 @@ class Specifier:
         for what, strides in self._position_strides.get(step, {}).items():
             keys[what] = self._position(strides, level, body)
         arguments = [self._argument(x, d) for x, d in zip(step.inputs, step.operands, strict=True)]
+        if all(self.literal(x) is not None and x not in self.names for x in step.inputs):
+            # Text on literals alone would be Python's: ~True is -2.
+            arguments = [self._vector(x, f"{name}_{k}", body) for k, x in enumerate(step.inputs)]
         out = v.type
         first = step.inputs[0].type.dtype if step.inputs else out.dtype
         text = self._raw_text(step).format(*arguments, T=lane(first), R=lane(out.dtype), **keys)
@@ -571,7 +579,10 @@ class Specifier:
         for k, index in enumerate(indices):
             size = int(data.shape[k])
             if index.operand is not None:
-                raw = self._argument(step.inputs[index.operand], step.operands[index.operand])
+                which = step.inputs[index.operand]
+                raw = self._argument(which, step.operands[index.operand])
+                if self.literal(which) is not None and which not in self.names:
+                    raw = self._vector(which, f"{access.name}_{k}_raw", body)
                 limit = self._number(size, body)
                 wide = f"to_i64({raw})"
                 name = f"{access.name}_{k}"
@@ -607,7 +618,11 @@ class Specifier:
         """A fold over one element: its init, one step, its finish."""
         folding = self._folding(step)
         name = self.names[step.node.outputs[0]]
-        argument = self._argument(step.inputs[0], step.operands[0])
+        body: list[Statement] = []
+        which = step.inputs[0]
+        argument = self._argument(which, step.operands[0])
+        if self.literal(which) is not None and which not in self.names:
+            argument = self._vector(which, f"{name}_x", body)
         arguments = (argument, "i64(0)")
         states = {state: f"{name}_{state}" for state, _ in folding.state}
 
@@ -615,7 +630,6 @@ class Specifier:
             pattern = r"\b(" + "|".join(states) + r")\b"
             return re.sub(pattern, lambda m: states[m[0]] + suffix, text).format(*arguments)
 
-        body: list[Statement] = []
         for (state, kind), init in zip(folding.state, folding.init, strict=True):
             literal = init if kind == "bool" else f"{kind}({init})"
             body.append(Let(f"{states[state]}_0", _LANE_NAMES[kind], f"select({argument} == {argument}, {literal}, {literal})"))
