@@ -17,8 +17,8 @@ import pytest
 from tqdm import tqdm
 
 from ops import operator as table
+from ops import samples
 from ops.compute import Composite, Control, Host
-from ops.samples import tested_types
 from ops.operator import (
     Application,
     Derived,
@@ -98,7 +98,7 @@ def spoiled_onnx(op: Operator, change: Spoil) -> Operator | str:
 
 def check_value(op: Operator) -> None:
     sample = op.samples[0]
-    dtypes = tested_types(op, sample)
+    dtypes = samples.tested_types(op, sample)
     dtype = next((d for d in test_compiled_table.COMMON if d in dtypes), dtypes[0])
     test_compiled_table.check(op, sample, dtype, neighbours=False)
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.compute import Control, Host
+from ops.compute import Control, Host, Scalar
 from ops.accuracy import difference_in_ulp
 from ops.operator import Operator, Sample
-from ops.samples import draw, tested_types
+from ops import samples
 from ops.table import TABLE
 from ops.types import Type
 from tracer.dispatch import run_reference
@@ -52,7 +52,7 @@ def graph_of(op: Operator, types: list[Type], sample: Sample, neighbours: bool) 
 
 
 def check(op: Operator, sample: Sample, dtype: str, neighbours: bool) -> None:
-    arrays = draw(sample, dtype)
+    arrays = list(samples.draw(sample, dtype))
     wanted = run_reference(op, list(arrays), op.normalize(sample.attrs))
     graph, ones = graph_of(op, [Type.of(a) for a in arrays], sample, neighbours)
     executable = Executable(graph, {})
@@ -65,14 +65,37 @@ def check(op: Operator, sample: Sample, dtype: str, neighbours: bool) -> None:
         assert part.kind in ("kernel", "library") or isinstance(op.compute, Host), part
 
 
+def check_together(op: Operator, sample: Sample, dtypes: tuple[str, ...]) -> None:
+    """All element types in one graph, and in one kernel: each result goes through a choice by the same mask, all True."""
+    builder = GraphBuilder(op.name)
+    drawn = {d: list(samples.draw(sample, d)) for d in dtypes}
+    inputs = {d: [builder.input(Type.of(a)) for a in arrays] for d, arrays in drawn.items()}
+    results = [builder.emit(op, inputs[d], sample.attrs) for d in dtypes]
+    mask = builder.input(Type("bool", results[0].type.shape))
+    graph = builder.build([builder.Where(mask, y, y) for y in results])
+    executable = Executable(graph, {})
+    tensors = [Tensor.of_array(a) for arrays in drawn.values() for a in arrays]
+    everywhere = Tensor.of_array(np.ones(mask.type.shape, np.bool_))
+    for d, result in zip(dtypes, executable([*tensors, everywhere]), strict=True):
+        (wanted,) = run_reference(op, list(drawn[d]), op.normalize(sample.attrs))
+        off = difference_in_ulp(result.array, wanted)
+        assert off <= op.ulp, f"{op.name} {d} {sample.attrs}: {off} ulp\n{result.array}\n{wanted}"
+    assert {part.kind for part in executable.plan().parts} <= {"kernel"}
+
+
 @pytest.mark.parametrize("op", OPERATORS)
 def test_compiled_equals_the_reference_in_every_element_type(op: Operator) -> None:
-    for dtype in tested_types(op, op.samples[0]):
-        check(op, op.samples[0], dtype, neighbours=False)
+    sample = op.samples[0]
+    dtypes = samples.tested_types(op, sample)
+    if isinstance(op.compute, Scalar) and len(dtypes) > 1:
+        check_together(op, sample, dtypes)
+        return
+    for dtype in dtypes:
+        check(op, sample, dtype, neighbours=False)
 
 
 @pytest.mark.parametrize("op", OPERATORS)
 def test_fused_with_neighbours_it_equals_the_reference(op: Operator) -> None:
     for sample in op.samples:
-        dtypes = tested_types(op, sample)
+        dtypes = samples.tested_types(op, sample)
         check(op, sample, next((d for d in COMMON if d in dtypes), dtypes[0]), neighbours=True)

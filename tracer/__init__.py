@@ -23,7 +23,7 @@ def _check_engines() -> None:
             else None
         )
         if found != here / name:
-            where = found or "nowhere"
+            where = (spec.origin if spec is not None else None) or "nowhere"
             raise ImportError(
                 f"tracer needs its own package {name!r} from {here / name}, but Python finds "
                 f"{where}: another package of that name shadows it. Uninstall it, or put {here} "
