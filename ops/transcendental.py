@@ -205,7 +205,7 @@ def erf(x: Array) -> Array:
     "erfc",
     vjp=lambda g, n: (g.Mul(n.dy, _gaussian(g, n.x, -2 / math.sqrt(math.pi))),),
     onnx=lambda g, n: onnx_forms.erfc(g, n.x),
-    ulp=4,
+    ulp=12,  # the reference's own error between 0.85 and 1.4, in float64; kernels stay below 1
 )
 @precise
 def erfc(x: Array) -> Array:

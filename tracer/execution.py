@@ -7,7 +7,7 @@ first; results are new blocks of memory from the pool.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,10 @@ from tracer.tensor import Tensor, intern
 
 
 class Executable:
-    """A compiled graph. `updates`: output number -> input number whose memory receives it."""
+    """A compiled graph. `updates`: output number -> input number whose memory receives it. `shared`: numbers of outputs that
+    may share the memory of an input which they are; the others are the caller's own."""
 
-    def __init__(self, graph: Graph, updates: Mapping[int, int]) -> None:
+    def __init__(self, graph: Graph, updates: Mapping[int, int], shared: Container[int] = ()) -> None:
         from tracer import passes
         from tracer.lowering.assemble import Lowering
         from tracer.lowering.checks import checks
@@ -31,7 +32,7 @@ class Executable:
         self.updates = dict(updates)
         simple = passes.run(graph)
         self._check = checks(simple)
-        self.lowering = Lowering(simple, self.updates)
+        self.lowering = Lowering(simple, self.updates, shared)
         self.program = self.lowering.program
         self.compile_seconds = time.perf_counter() - start
         self._call = self.program.call

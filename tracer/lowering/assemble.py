@@ -7,7 +7,7 @@ workspace, constants are memory that the lowered program owns.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,11 +53,13 @@ class Planned:
 
 
 class Lowering:
-    """A graph of known sizes on its way to a program. `updates`: output number -> input number that receives it."""
+    """A graph of known sizes on its way to a program. `updates`: output number -> input number that receives it. `shared`:
+    numbers of outputs which, being inputs, need no memory of their own."""
 
-    def __init__(self, graph: Graph, updates: Mapping[int, int]) -> None:
+    def __init__(self, graph: Graph, updates: Mapping[int, int], shared: Container[int] = ()) -> None:
         self.graph = graph
         self.updates = dict(updates)
+        self.shared = shared
         self.fusion = Fusion(graph)
         self.producer: dict[Value, Node] = {v: n for n in graph.nodes for v in n.outputs}
         self.buffers: dict[Value, Buffer] = {}
@@ -103,7 +105,7 @@ class Lowering:
                     self.arranged[base] = turned
                     continue
             if base in inputs or base in self.buffers or not whole or self._is_data(base):
-                if number not in self.updates and v in inputs:
+                if number in self.shared and inputs.get(v, -1) not in (-1, *self.updates.values()):
                     continue  # handed through
                 self.copies.append((number, v))
                 continue
