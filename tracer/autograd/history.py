@@ -6,12 +6,12 @@ What a node saves is found by building its gradient rule once on placeholders, s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ops.errors import GradError
 from ops.operator import Application, Attributes, NoGradient, Operator
-from ops.types import Type, is_floating
+from ops.types import Type, is_floating, short
 from tracer.dispatch import Unsaved
 from tracer.graph import GraphBuilder, Value
 from tracer.modes import MODES
@@ -25,7 +25,20 @@ _SAVED: dict[Any, tuple[tuple[bool, ...], tuple[bool, ...]]] = {}
 class Node:
     """One recorded operation. `edges`: for each input, the node and output number that made it, a leaf Tensor, or None."""
 
-    __slots__ = ("attrs", "edges", "inputs", "needs", "op", "origin", "outputs", "released", "sequence", "types", "__weakref__")
+    __slots__ = (
+        "__weakref__",
+        "attrs",
+        "edges",
+        "inputs",
+        "needs",
+        "op",
+        "origin",
+        "outputs",
+        "released",
+        "sequence",
+        "states",
+        "types",
+    )
 
     def __init__(
         self,
@@ -47,6 +60,12 @@ class Node:
         self.inputs: tuple[Any, ...] = tuple(
             x if keep else Unsaved(x.type) for x, keep in zip(inputs, keep_inputs, strict=True)
         )
+        # what tells whether a saved input is changed in place later: its version, or its value in a trace
+        recorder = MODES.recorder
+        self.states: tuple[Any, ...] = tuple(
+            None if not keep else x._version if recorder is None else recorder.value_of(x)
+            for x, keep in zip(inputs, keep_inputs, strict=True)
+        )
         # an output is saved without its history, which is this node: no cycle
         self.outputs: tuple[Any, ...] = tuple(
             y.detach() if keep else Unsaved(y.type) for y, keep in zip(outputs, keep_outputs, strict=True)
@@ -65,7 +84,25 @@ class Node:
 
     def release(self) -> None:
         """Drop saved Tensors."""
-        self.inputs, self.outputs, self.released = (), (), True
+        self.inputs, self.outputs, self.states, self.released = (), (), (), True
+
+    def saved_inputs(self) -> tuple[Any, ...]:
+        """The inputs with the values that they had. In a trace these are at hand; eager they are gone after a change."""
+        recorder = MODES.recorder
+        result = []
+        for x, state in zip(self.inputs, self.states, strict=True):
+            if isinstance(state, int):
+                if x._version != state or (recorder is not None and id(x) in recorder.mutated):
+                    raise GradError(
+                        f"an operand {short(x.type)} of {self.op.name} at {self.origin.source} was changed in place after it was "
+                        "used, and its gradient needs the old value; change it after backward(), or make a new Tensor instead"
+                    )
+            elif state is not None and recorder is not None and recorder.value_of(x) is not state:
+                old = Tensor.of_value(state, recorder)
+                old._requires_grad, old.grad_fn, old.output_number = x._requires_grad, x.grad_fn, x.output_number
+                x = old
+            result.append(x)
+        return tuple(result)
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Cotangents of the inputs."""
@@ -82,7 +119,7 @@ class Node:
                 y = y.detach()
                 y._requires_grad, y.grad_fn, y.output_number = True, self, number  # type: ignore[assignment]
             outputs.append(y)
-        n = Application(self.inputs, tuple(outputs), self.attrs, cotangents, self.needs)
+        n = Application(self.saved_inputs(), tuple(outputs), self.attrs, cotangents, self.needs)
         result: Sequence[Any] = self.op.vjp(builder, n)  # type: ignore[operator]
         return result
 
@@ -138,10 +175,11 @@ def attach(
 class CompiledNode(Node):
     """The history of a compiled program's results: its gradients are another compiled program.
 
-    `graph`: from residuals and cotangents to gradients of `sources`.
+    `graph`: from residuals and cotangents to gradients of `sources`. `again`, if given, makes the outputs anew from Tensors that
+    stand for the sources, with history: for gradients of gradients.
     """
 
-    __slots__ = ("executable", "graph", "label", "residuals")
+    __slots__ = ("again", "executable", "graph", "label", "residuals", "sources")
 
     def __init__(
         self,
@@ -151,16 +189,17 @@ class CompiledNode(Node):
         residuals: Sequence[Tensor],
         outputs: Sequence[Tensor],
         label: str,
+        again: Callable[[Sequence[Tensor]], Sequence[Tensor]] | None = None,
     ) -> None:
-        self.graph, self.executable, self.label = graph, executable, label
-        self.residuals = tuple(residuals)
+        self.graph, self.executable, self.label, self.again = graph, executable, label, again
+        self.residuals, self.sources = tuple(residuals), tuple(sources)
         self.sequence = next(_sequence)
         self.origin = here()
         self.types = tuple(y.type for y in outputs)
         self.needs = (True,) * len(sources)
         self.edges = tuple(x if x.grad_fn is None else (x.grad_fn, x.output_number) for x in sources)
         self.inputs = tuple(Unsaved(x.type) for x in sources)
-        self.outputs, self.released = (), False
+        self.outputs, self.states, self.released = (), (), False
 
     @staticmethod
     def released_node(label: str) -> CompiledNode:
@@ -177,7 +216,7 @@ class CompiledNode(Node):
 
     def release(self) -> None:
         """Drop the residuals."""
-        self.residuals, self.released = (), True
+        self.residuals, self.sources, self.again, self.released = (), (), None, True
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Cotangents of the sources."""
@@ -186,11 +225,28 @@ class CompiledNode(Node):
                 f"backward a second time through {self.label}: its saved Tensors are gone, or backward() already ran "
                 "inside the traced function; call the first backward with retain_graph=True"
             )
+        if MODES.grad_enabled:
+            return self._differentiable(builder, cotangents)
         inputs = [*self.residuals, *cotangents]
-        if MODES.grad_enabled or MODES.recorder is not None:
+        if MODES.recorder is not None:
             return replay(self.graph, inputs, builder)
         result: Sequence[Any] = self.executable()(inputs)
         return result
+
+    def _differentiable(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
+        """The same with history. The residuals have none, so the function's graph runs once more on the sources."""
+        from tracer.autograd.engine import grad
+
+        if self.again is None:
+            raise GradError(
+                f"a gradient of a gradient goes through {self.label}, which is traced and changes state, so that it cannot run "
+                "again; trace the whole of it, or take this function's @trace away"
+            )
+        fresh = [builder.op("Reshape", x, shape=x.type.shape) for x in self.sources]
+        outputs = self.again(fresh)
+        kept = [(y, c) for y, c in zip(outputs, cotangents, strict=True) if y.requires_grad]
+        found = grad([y for y, _ in kept], fresh, [c for _, c in kept], True, True, allow_unused=True)
+        return [builder.zeros(x.type) if g is None else g for x, g in zip(fresh, found, strict=True)]
 
     def __repr__(self) -> str:
         return f"<{self.label}Backward>"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import optree
 
-from tracer.autograd.history import CompiledNode
+from ops.errors import GradError
+from ops.types import Type
+from tracer.autograd.history import CompiledNode, replay
+from tracer.dispatch import BUILDER
 from tracer.execution import Executable
-from tracer.graph import Graph
-from tracer.modes import MODES
+from tracer.graph import Graph, used
+from tracer.modes import MODES, enable_grad
 from tracer.tensor import Tensor, intern
 from tracer.tracing.guards import build_guard
 from tracer.tracing.record import Recorded
@@ -71,7 +74,8 @@ class Entry:
             for leaf in recorded.mutated_arguments:
                 updates[number] = base + recorded.argument_leaves.index(leaf)
                 number += 1
-            self._executable = Executable(self.graph, updates)
+            count = len(self.graph.outputs)
+            self._executable = Executable(self.graph, updates, range(count - recorded.residuals, count))
         return self._executable
 
     def launch(self, args: tuple[Any, ...]) -> Any:
@@ -131,9 +135,44 @@ class Entry:
         residuals = results[number : number + recorded.residuals]
         sources = [inputs[k] for k in recorded.differentiable]
         outputs = [results[k] for k in recorded.cotangent_outputs]
-        node = CompiledNode(recorded.backward, self.backward_executable, sources, residuals, outputs, recorded.graph.name)
+        node = CompiledNode(
+            recorded.backward,
+            self.backward_executable,
+            sources,
+            residuals,
+            outputs,
+            recorded.graph.name,
+            self._again(inputs),
+        )
         for k, y in enumerate(outputs):
             y._requires_grad, y.grad_fn, y.output_number = True, node, k
+
+
+    def _again(self, inputs: list[Any]) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
+        """What makes the differentiable results anew from their sources; None if the program changed what it reads."""
+        recorded = self.recorded
+        if recorded.mutated or recorded.mutated_arguments:
+            return None
+        graph = recorded.graph
+        tensors = [as_input(x) for x in inputs]
+        versions = [t._version for t in tensors]
+
+        def again(sources: Sequence[Tensor]) -> list[Tensor]:
+            if any(t._version != v for t, v in zip(tensors, versions, strict=True)):
+                raise GradError(
+                    f"an input of {graph.name} was changed in place after the call, and its gradient needs the old value; "
+                    "change it after backward()"
+                )
+            wanted = tuple(graph.outputs[k] for k in recorded.cotangent_outputs)
+            nodes, _ = used(Graph(graph.inputs, graph.nodes, wanted, graph.input_names, graph.name))
+            part = Graph(graph.inputs, tuple(nodes), wanted, graph.input_names, graph.name)
+            operands = list(tensors)
+            for k, source in zip(recorded.differentiable, sources, strict=True):
+                operands[k] = source
+            with enable_grad():
+                return replay(part, operands, BUILDER)
+
+        return again
 
 
 def as_input(x: Any) -> Tensor:
@@ -141,7 +180,7 @@ def as_input(x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
     if isinstance(x, float):
-        return Tensor.of_array(np.float64(x))
+        return Tensor.of_array(np.float64(x), Type("float64", (), True))
     array = np.asarray(x)
     result = Tensor.of_array(array)
     result.type = intern(result.type)
