@@ -55,6 +55,7 @@ class Recorder:
         self.read_grads: dict[int, tuple[Tensor, bool]] = {}
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
         self.flags: list[tuple[Any, str, bool]] = []
+        self.rebound: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor]] = {}
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.gradient_origin: Origin | None = None
@@ -167,6 +168,27 @@ class Recorder:
         self.value_of(tensor)  # captured, so that its memory is known to the program
         self.mutated[id(tensor)] = (tensor, value)
 
+    def rebind(self, members: dict[str, Any], name: str, new: Tensor) -> None:
+        """members[name] = new while the trace runs, where there is a Tensor of the same type.
+
+        When the program runs, that one gets the new value. Until then it keeps its old one, so that names which the function
+        has for it mean what they mean without a trace.
+        """
+        old = members[name]
+        if old._recorder is not self and (id(members), name) not in self.rebound:
+            self.value_of(old)  # captured: its memory is known to the program
+            self.rebound[id(members), name] = members, name, old
+        members[name] = new
+
+    def restore(self) -> list[tuple[Tensor, Tensor]]:
+        """Put back what was rebound; (Tensor, new value) of each."""
+        pairs = []
+        for members, name, old in self.rebound.values():
+            pairs.append((old, members[name]))
+            members[name] = old
+        self.rebound.clear()
+        return [(old, new) for old, new in pairs if new is not old]
+
     def read_grad(self, tensor: Tensor) -> Tensor | None:
         """tensor.grad as the trace sees it."""
         if id(tensor) in self.grads:
@@ -203,6 +225,7 @@ class recording:  # noqa: N801 - a context manager
 
     def __exit__(self, *_: object) -> None:
         MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
+        self.recorder.restore()
 
 
 def scalar(container: Any, key: Any) -> Any:

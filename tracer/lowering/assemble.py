@@ -90,6 +90,7 @@ class Lowering:
         self.copies: list[tuple[int, Value]] = []
         order = {id(g): k for k, g in enumerate(self.fusion.groups)}
         readers = self._readers(order)
+        written = {self.graph.inputs[k] for k in self.updates.values()}
         for number, v in enumerate(self.graph.outputs):
             base, layout = self._base(v)
             whole = layout is None or (

@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ops.errors import ArgumentError, ShapeError
-from ops.types import short
+from ops.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from ops.types import dtype_name, is_floating, short
+from tracer.dispatch import located
 from tracer.modes import MODES
 from tracer.nn.parameter import Parameter
-from tracer.recording import assign
+from tracer.state import Array, fitted, outside_traces, require_writable, write
 from tracer.tensor import Tensor
 
 _Self = TypeVar("_Self", bound="Module")
+_GROUPS = ("_parameters", "_buffers", "_modules")
+
+
+class IncompatibleKeys(NamedTuple):
+    """Names that `load_state_dict` did not find in the state, and names there that it has none of."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
 
 
 class Module:
     """Base class of models and layers.
 
-    Assigning a `Parameter`, a `Module` or (through `register_buffer`) a buffer to an attribute registers it under that name.
-    Subclasses define `forward`.
+    Assigning a `Parameter` or a `Module` to an attribute registers it under that name;
+    `register_buffer` registers a Tensor that is state but not trained. Subclasses define `forward`.
+
+    Assigning a Tensor to a registered buffer keeps its values, not their history. In a traced
+    function the buffer has the new values when the program has run, and stays the same object.
     """
 
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
+    _transient: set[str]
 
     def __init__(self) -> None:
-        for group in ("_parameters", "_buffers", "_modules"):
+        for group in _GROUPS:
             self.__dict__[group] = {}
         self.__dict__["_transient"] = set()
         self.__dict__["training"] = True
@@ -44,7 +57,7 @@ class Module:
         recorder = MODES.recorder
         if recorder is None:
             return self.forward(*args, **kwargs)
-        recorder.modules[id(self)] = self
+        self._register(recorder.modules)
         before, parents = MODES.scope, MODES.modules
         name = self._name_below(parents[-1] if parents else None)
         kind = type(self).__name__
@@ -55,92 +68,201 @@ class Module:
         finally:
             MODES.scope, MODES.modules = before, parents
 
+    def _register(self, called: dict[int, Any]) -> None:
+        """Add this module to those that a trace has called.
+
+        And the lists below it, which nobody calls, so that a module replaced in one is noticed.
+        """
+        waiting = [self]
+        while waiting:
+            module = waiting.pop()
+            if id(module) in called:
+                continue
+            called[id(module)] = module
+            waiting += (c for c in module.children() if type(c).forward is Module.forward)
+
     def _name_below(self, parent: Module | None) -> str | None:
+        """The path from a module to this one, None if there is none."""
         if parent is not None:
             for name, child in parent._modules.items():
                 if child is self:
                     return name
-            for prefix, child in parent.named_modules():
+            for path, child in parent.named_modules():
                 if child is self:
-                    return prefix
+                    return path
         return None
 
     # ---- attributes
     def __setattr__(self, name: str, value: Any) -> None:
-        groups = self.__dict__
-        if "_parameters" not in groups:
-            raise AttributeError(f"call super().__init__() in {type(self).__name__}.__init__ before setting {name}")
-        for group in ("_parameters", "_buffers", "_modules"):
-            if group != self._group_of(value) and name in groups[group] and not (value is None or group == "_buffers"):
-                del groups[group][name]
-        group = self._group_of(value)
-        if group is not None:
-            groups.pop(name, None)
-            groups[group][name] = value
+        own = self.__dict__
+        kind = _group_of(value)
+        if "_modules" not in own:
+            if kind is not None:
+                raise AttributeError(
+                    f"call super().__init__() in {type(self).__name__}.__init__ before setting "
+                    f"{name}"
+                )
+            object.__setattr__(self, name, value)
             return
-        for group in ("_parameters", "_buffers", "_modules"):
-            if name in groups[group]:
-                if value is not None and not (group == "_buffers" and isinstance(value, Tensor)):
-                    raise TypeError(f"{name} is registered; assign None or an object of its kind, got {type(value).__name__}")
-                groups[group][name] = value
-                return
-        object.__setattr__(self, name, value)
+        held = next((g for g in _GROUPS if name in own[g]), None)
+        if held == "_buffers" and isinstance(value, Tensor | np.ndarray) and kind is None:
+            self._assign_buffer(name, value)
+        elif kind is not None or (held is not None and value is None):
+            self._register_member(kind or held or "", name, value)
+        elif held is not None:
+            raise located(
+                ArgumentError(
+                    f"{type(self).__name__}.{name} is a registered {_SINGULAR[held]}: assign "
+                    f"{_EXPECTED[held]} or None, got {type(value).__name__}"
+                )
+            )
+        else:
+            object.__setattr__(self, name, value)
 
-    @staticmethod
-    def _group_of(value: Any) -> str | None:
-        return "_parameters" if isinstance(value, Parameter) else "_modules" if isinstance(value, Module) else None
+    def _register_member(self, kind: str, name: str, value: Any) -> None:
+        """Put a member into its group, out of all others and out of the plain attributes."""
+        own = self.__dict__
+        for group in _GROUPS:
+            old = own[group].get(name)
+            if old is not None and old is not value:
+                outside_traces(f"{type(self).__name__}.{name} is replaced")
+        for group in _GROUPS:
+            if group != kind:
+                own[group].pop(name, None)
+        own.pop(name, None)
+        if kind != "_buffers":
+            self._transient.discard(name)
+        own[kind][name] = value
+
+    def _assign_buffer(self, name: str, value: Tensor | Array) -> None:
+        new = value.detach() if isinstance(value, Tensor) else _buffer_of(value)
+        old, recorder = self._buffers[name], MODES.recorder
+        if recorder is None:
+            self._buffers[name] = new
+            return
+        if old is None or old.type != new.type.strong():
+            raise located(
+                TraceError(
+                    f"the buffer {type(self).__name__}.{name} is "
+                    f"{'None' if old is None else short(old.type)} and is assigned "
+                    f"{short(new.type)} while a function is traced; the type of state must stay "
+                    "the same: register the buffer with this type, or cast the value"
+                )
+            )
+        recorder.rebind(self._buffers, name, new)
 
     def __getattr__(self, name: str) -> Any:
-        for group in ("_parameters", "_buffers", "_modules"):
+        for group in _GROUPS:
             members = self.__dict__.get(group)
             if members is not None and name in members:
                 return members[name]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __delattr__(self, name: str) -> None:
-        for group in ("_parameters", "_buffers", "_modules"):
+        for group in _GROUPS:
             if name in self.__dict__[group]:
+                outside_traces(f"{type(self).__name__}.{name} is deleted")
                 del self.__dict__[group][name]
+                self._transient.discard(name)
                 return
         object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._parameters, *self._buffers, *self._modules]
 
-    def register_buffer(self, name: str, value: Tensor | None, persistent: bool = True) -> None:
-        """Register a Tensor that is state but not trained. `persistent`: it is part of `state_dict`."""
-        self._buffers[name] = value
-        if not persistent:
-            self.__dict__["_transient"].add(name)
+    # ---- registering
+    def register_buffer(
+        self, name: str, tensor: Tensor | Array | None, persistent: bool = True
+    ) -> None:
+        """Register a Tensor that is state but not trained; arrays are copied.
 
-    def register_parameter(self, name: str, value: Parameter | None) -> None:
+        `persistent`: it is part of `state_dict`.
+        """
+        self._check_name(name, "_buffers")
+        if isinstance(tensor, np.ndarray):
+            tensor = _buffer_of(tensor)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise located(
+                ArgumentError(
+                    f"the buffer {name} must be a Tensor, an array or None, "
+                    f"got {type(tensor).__name__}"
+                )
+            )
+        self._register_member("_buffers", name, tensor)
+        if persistent:
+            self._transient.discard(name)
+        else:
+            self._transient.add(name)
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Register a parameter, or None in its place."""
-        self._parameters[name] = value
+        self._check_name(name, "_parameters")
+        if param is not None and not isinstance(param, Parameter):
+            raise located(
+                ArgumentError(
+                    f"the parameter {name} must be an nn.Parameter or None, "
+                    f"got {type(param).__name__}"
+                )
+            )
+        self._register_member("_parameters", name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Register a submodule."""
-        self._modules[name] = module
+        """Register a submodule, or None in its place."""
+        self._check_name(name, "_modules")
+        if module is not None and not isinstance(module, Module):
+            raise located(
+                ArgumentError(
+                    f"the submodule {name} must be an nn.Module or None, "
+                    f"got {type(module).__name__}"
+                )
+            )
+        self._register_member("_modules", name, module)
 
     register_module = add_module
 
+    def _check_name(self, name: Any, group: str) -> None:
+        if "_modules" not in self.__dict__:
+            raise AttributeError(
+                f"call super().__init__() in {type(self).__name__}.__init__ before registering "
+                f"{name}"
+            )
+        if not isinstance(name, str) or not name or "." in name:
+            raise located(ArgumentError(f"a name is a string without dots, got {name!r}"))
+        if name not in self.__dict__[group] and hasattr(self, name):
+            raise located(
+                ArgumentError(f"{type(self).__name__} has an attribute {name} already; rename one")
+            )
+
     # ---- walking
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """(path, module) of this and all modules below, each once."""
-        seen: set[int] = set()
-        stack: list[tuple[str, Module]] = [(prefix, self)]
+    def named_modules(
+        self, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """(path, module) of this and all modules below, parents first.
+
+        A module that several names lead to is given once, or with `remove_duplicate=False` under
+        each of them.
+        """
+        seen: set[int] = set()  # with duplicates: the modules on the way to the present one
+        stack: list[tuple[str, Module | None, int]] = [(prefix, self, 0)]
         while stack:
-            path, module = stack.pop()
+            path, module, key = stack.pop()
+            if module is None:
+                seen.discard(key)
+                continue
             if id(module) in seen:
                 continue
             seen.add(id(module))
             yield path, module
-            children = [
-                (f"{path}.{name}" if path else name, child) for name, child in module._modules.items() if child is not None
+            if not remove_duplicate:
+                stack.append(("", None, id(module)))
+            stack += [
+                (_join(path, name), child, 0)
+                for name, child in reversed(module._modules.items())
+                if child is not None
             ]
-            stack.extend(reversed(children))
 
     def modules(self) -> Iterator[Module]:
-        """This and all modules below."""
+        """This and all modules below, each once."""
         return (m for _, m in self.named_modules())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -151,30 +273,57 @@ class Module:
         """Direct submodules."""
         return (m for _, m in self.named_children())
 
-    def _named(self, group: str, once: bool) -> Iterator[tuple[str, Any]]:
+    def _named(
+        self, groups: tuple[str, ...], prefix: str, recurse: bool, once: bool
+    ) -> Iterator[tuple[str, Any, bool]]:
+        """(path, member, whether it is persistent)."""
         seen: set[int] = set()
-        for path, module in self.named_modules():
-            for name, member in getattr(module, group).items():
-                if member is None or (once and id(member) in seen):
-                    continue
-                seen.add(id(member))
-                yield (f"{path}.{name}" if path else name), member
+        walk = self.named_modules(prefix, once) if recurse else iter([(prefix, self)])
+        for path, module in walk:
+            for group in groups:
+                for name, member in module.__dict__[group].items():
+                    if member is None or (once and id(member) in seen):
+                        continue
+                    seen.add(id(member))
+                    yield _join(path, name), member, name not in module._transient
 
-    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(path, parameter), tied ones once."""
-        return self._named("_parameters", True)
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """(path, parameter), tied ones once unless told otherwise."""
+        found = self._named(("_parameters",), prefix, recurse, remove_duplicate)
+        return ((path, p) for path, p, _ in found)
 
-    def parameters(self) -> Iterator[Parameter]:
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """All parameters, tied ones once."""
-        return (p for _, p in self.named_parameters())
+        return (p for _, p in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """(path, buffer), shared ones once."""
-        return self._named("_buffers", True)
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """(path, buffer), shared ones once unless told otherwise."""
+        found = self._named(("_buffers",), prefix, recurse, remove_duplicate)
+        return ((path, b) for path, b, _ in found)
 
-    def buffers(self) -> Iterator[Tensor]:
-        """All buffers."""
-        return (b for _, b in self.named_buffers())
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, shared ones once."""
+        return (b for _, b in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, path: str) -> Module:
+        """The module at a path such as "features.0". Raises `ArgumentError` if there is none."""
+        module: Module = self
+        for name in path.split(".") if path else ():
+            child = module._modules.get(name)
+            if child is None:
+                known = ", ".join(module._modules) or "none"
+                raise located(
+                    ArgumentError(
+                        f"no submodule {path!r}: {type(module).__name__} has no {name!r}, "
+                        f"its submodules are {known}"
+                    )
+                )
+            module = child
+        return module
 
     # ---- modes
     def train(self: _Self, mode: bool = True) -> _Self:
@@ -198,24 +347,37 @@ class Module:
         for p in self.parameters():
             p.grad = None
 
-    def apply(self: _Self, function: Callable[[Module], None]) -> _Self:
-        """Call a function on every module, children first; returns self."""
-        for module in reversed(list(self.modules())):
-            function(module)
+    def apply(self: _Self, fn: Callable[[Module], None]) -> _Self:
+        """Call a function on every module, children before their parents; returns self."""
+        order: list[Module] = []
+        seen: set[int] = set()
+        stack: list[tuple[Module, bool]] = [(self, False)]
+        while stack:
+            module, done = stack.pop()
+            if done:
+                order.append(module)
+            elif id(module) not in seen:
+                seen.add(id(module))
+                stack.append((module, True))
+                stack += [(child, False) for child in reversed(list(module.children()))]
+        for module in order:
+            fn(module)
         return self
 
     def to(self: _Self, dtype: Any) -> _Self:
-        """Convert floating parameters and buffers to another floating type."""
-        from ops.types import dtype_name, is_floating
+        """Convert floating parameters and buffers to another floating type, in place.
+
+        Gradients are cleared. Optimisers hold state of the old type: make them afterwards.
+        """
         from tracer.functions.creation import astype
 
+        outside_traces(f"{type(self).__name__} is converted")
         name = dtype_name(dtype)
-        for module in self.modules():
-            for group in (module._parameters, module._buffers):
-                for member in group.values():
-                    if member is not None and is_floating(member.type.dtype):
-                        new = astype(member.detach(), name)
-                        member._start_again(new)
+        if not is_floating(name):
+            raise located(DTypeError(f"a module is converted to a floating type, not to {name}"))
+        for _, member, _ in self._named(("_parameters", "_buffers"), "", True, True):
+            if is_floating(member.type.dtype) and member.type.dtype != name:
+                member._start_again(astype(member.detach(), name))
         return self
 
     def float(self: _Self) -> _Self:
@@ -230,50 +392,102 @@ class Module:
         """Convert to float16."""
         return self.to("float16")
 
+    def bfloat16(self: _Self) -> _Self:
+        """Convert to bfloat16."""
+        return self.to("bfloat16")
+
     # ---- state
+    def _state(self) -> dict[str, Tensor]:
+        """Parameters and persistent buffers under every path that leads to them."""
+        found = self._named(("_parameters", "_buffers"), "", True, False)
+        return {path: member for path, member, persistent in found if persistent}
+
     def state_dict(self) -> dict[str, Tensor]:
         """Parameters and persistent buffers by path; they share memory with the module."""
-        result: dict[str, Tensor] = {}
-        for path, module in self.named_modules():
-            for group in (module._parameters, module._buffers):
-                for name, member in group.items():
-                    if member is not None and name not in module.__dict__["_transient"]:
-                        result[f"{path}.{name}" if path else name] = member.detach()
-        return result
+        return {path: member.detach() for path, member in self._state().items()}
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Copy values into parameters and buffers, all or nothing. Raises `ArgumentError` for missing or unexpected names,
-        `ShapeError` for wrong shapes."""
-        own: dict[str, Tensor] = {}
-        for path, module in self.named_modules():
-            for group in (module._parameters, module._buffers):
-                for name, member in group.items():
-                    if member is not None and name not in module.__dict__["_transient"]:
-                        own[f"{path}.{name}" if path else name] = member
-        missing = [n for n in own if n not in state]
-        unexpected = [n for n in state if n not in own]
-        if strict and (missing or unexpected):
-            raise ArgumentError(
-                f"the state does not fit {type(self).__name__}: missing {missing or 'nothing'}, unexpected {unexpected or 'nothing'}"
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+        """Copy values into parameters and buffers, all or nothing; returns the names that differ.
+
+        Raises `ArgumentError` for missing or unexpected names unless `strict` is False,
+        `ShapeError` and `DTypeError` for values that do not fit.
+        """
+        outside_traces("a state is loaded")
+        keys, pairs = self._match(state_dict, strict)
+        write(pairs)
+        return keys
+
+    def _match(
+        self, state: Mapping[str, Any], strict: bool = True, copy: bool = True
+    ) -> tuple[IncompatibleKeys, list[tuple[Tensor, Array]]]:
+        """The values to write, checked; nothing has changed yet."""
+        if not isinstance(state, Mapping):
+            raise located(
+                ArgumentError(f"a state is a mapping of names, got {type(state).__name__}")
             )
-        values: list[tuple[Tensor, Any]] = []
+        own = self._state()
+        keys = IncompatibleKeys(
+            [n for n in own if n not in state], [str(n) for n in state if n not in own]
+        )
+        kind = type(self).__name__
+        if strict and (keys.missing_keys or keys.unexpected_keys):
+            raise located(
+                ArgumentError(
+                    f"the state does not fit {kind}: missing {_listed(keys.missing_keys)}; "
+                    f"unexpected {_listed(keys.unexpected_keys)}"
+                )
+            )
+        pairs = []
         for name, member in own.items():
             if name in state:
-                value = np.asarray(state[name])
-                if value.shape != member.shape:
-                    raise ShapeError(f"{name} has {short(member.type)}, the state has shape {value.shape}")
-                values.append((member, value))
-        for member, value in values:
-            assign(member, Tensor.of_array(value.astype(member.dtype)))
+                try:
+                    require_writable(f"{kind}.{name}", member)
+                    pairs.append((member, fitted(f"{kind}.{name}", state[name], member, copy)))
+                except (ArgumentError, DTypeError, ShapeError) as error:
+                    raise located(error) from None
+        return keys, pairs
 
+    # ---- printing
     def extra_repr(self) -> str:
-        """What `repr` shows in the parentheses of a module without children."""
+        """What `repr` shows of the module itself."""
         return ""
 
     def __repr__(self) -> str:
-        lines = []
-        for name, child in self._modules.items():
-            text = repr(child).replace("\n", "\n  ")
-            lines.append(f"  ({name}): {text}")
+        lines = [self.extra_repr()] if self._modules and self.extra_repr() else []
+        lines += [f"({name}): {child!r}" for name, child in self._modules.items()]
         kind = type(self).__name__
-        return f"{kind}(\n" + "\n".join(lines) + "\n)" if lines else f"{kind}({self.extra_repr()})"
+        if not lines:
+            return f"{kind}({self.extra_repr()})"
+        text = "\n".join(lines).replace("\n", "\n  ")
+        return f"{kind}(\n  {text}\n)"
+
+
+_SINGULAR = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
+_EXPECTED = {
+    "_parameters": "an nn.Parameter (or write into it, under tracer.no_grad(), with copy_)",
+    "_buffers": "a Tensor",
+    "_modules": "an nn.Module",
+}
+
+
+def _group_of(value: Any) -> str | None:
+    """The group that an object is registered in by assigning it."""
+    if isinstance(value, Parameter):
+        return "_parameters"
+    return "_modules" if isinstance(value, Module) else None
+
+
+def _buffer_of(array: Array) -> Tensor:
+    from tracer.functions.creation import tensor
+
+    return tensor(array)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _listed(names: list[str]) -> str:
+    """Names for an error message, a few of many."""
+    shown = ", ".join(names[:8]) or "nothing"
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracer.state import outside_traces
 from tracer.tensor import Tensor
 
 
 class Parameter(Tensor):
-    """A Tensor that a `Module` lists among its parameters; requires gradients unless told otherwise."""
+    """A Tensor that a `Module` lists among its parameters, with a copy of the data.
+
+    It requires gradients unless told otherwise. Raises `TraceError` in a traced function, whose
+    program would not make it again.
+    """
 
     __slots__ = ()
 
-    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+    def __init__(self, data: Any, requires_grad: bool = True) -> None:
+        outside_traces("a Parameter is made")
         super().__init__(data)
         self.requires_grad = requires_grad
 

@@ -195,7 +195,8 @@ def _record(
     symbols = _symbols(dynamic_shapes, names, signature)
     signature = [_dynamic(leaf, symbols.get(number, {}), names[number]) for number, leaf in enumerate(signature)]
     recorded = record(function, leaves, signature, tree, name)
-    _, paths, _ = build_guard(function, recorded, leaves)
+    objects = {n: x for n, x, leaf in zip(names, leaves, signature, strict=True) if leaf.kind == "object"}
+    _, paths, _ = build_guard(function, recorded, objects)
     return recorded, names, paths
 
 

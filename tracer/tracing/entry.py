@@ -32,7 +32,8 @@ class Entry:
         self.names = names
         self.fn = fn
         self.grad_enabled = MODES.grad_enabled
-        self.guard, self.paths, self.guard_source = build_guard(fn, recorded, leaves)
+        objects = {n: x for n, x, leaf in zip(names, leaves, signature, strict=True) if leaf.kind == "object"}
+        self.guard, self.paths, self.guard_source = build_guard(fn, recorded, objects)
         self.trace_seconds = 0.0
         self._executable: Executable | None = None
         self._backward: Executable | None = None

@@ -6,7 +6,7 @@ It runs at every call, so it is straight-line Python: follow each access path, c
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracer.tensor import Tensor, intern
@@ -35,9 +35,13 @@ def _function_guards(fn: types.FunctionType) -> list[tuple[str, Any]]:
 
 
 def build_guard(
-    fn: Any, recorded: Recorded, leaves: list[Any]
+    fn: Any, recorded: Recorded, objects: Mapping[str, Any]
 ) -> tuple[Callable[[Any], str | None], dict[int, Path], str]:
-    """(guard, paths of captured objects by id, source). `guard(fn)` is None when all holds, else what changed."""
+    """(guard, paths of captured objects by id, source). `guard(fn)` is None when all holds, else what changed.
+
+    `objects`: arguments that the signature compares by identity, such as modules, under their names; what was read through them
+    has a path too.
+    """
     plain = fn
     while not isinstance(plain, types.FunctionType) and hasattr(plain, "__func__"):
         plain = plain.__func__
@@ -49,11 +53,14 @@ def build_guard(
             roots.insert(0, (fn.__self__, Path("fn.__self__", "self")))
     else:
         roots = [(fn, Path("fn", ""))]
+    constants: dict[str, Any] = {"Tensor": Tensor}
+    for name, item in objects.items():
+        constants[f"k{len(constants)}"] = item
+        roots.append((item, Path(f"k{len(constants) - 1}", name)))
     targets: dict[int, Any] = {id(c.object): c.object for c in recorded.captures}
     targets |= {id(s.container): s.container for s in recorded.scalars}
     targets |= {id(m): m for m in recorded.modules}
     paths = find_paths(roots, targets, plain)
-    constants: dict[str, Any] = {"Tensor": Tensor}
     lines: list[str] = []
 
     def constant(value: Any) -> str:

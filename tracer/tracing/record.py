@@ -11,6 +11,7 @@ import optree
 
 from ops.errors import TraceError
 
+from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
 from tracer.modes import MODES
 from tracer.recording import Capture, Recorder, ScalarCapture, recording
@@ -99,7 +100,12 @@ def _finish(
     values: list[Value] = []
     numbers: dict[int, int] = {}
     tensors: list[Tensor] = []
+    rebound = recorder.restore()
+    olds = {id(old): old for old, _ in rebound}
     for x in result_leaves:
+        if id(x) in olds:  # what a buffer was before it was assigned: a copy, for its memory changes
+            x = copied(x)
+            olds[id(x)] = x  # kept alive: identities decide below
         if isinstance(x, np.ndarray) and id(x) in recorder.captures:
             outputs.append(Output("object", object=x))
         elif not isinstance(x, Tensor):
@@ -116,6 +122,8 @@ def _finish(
                 tensors.append(x)
             outputs.append(Output("program", numbers[id(x)], requires_grad=x.requires_grad))
     count = len(values)
+    for old, new in rebound:
+        recorder.assign(old, new)
     mutated = list(recorder.mutated.values())
     values += [value for _, value in mutated]
     mutated_arguments = [k for k in dynamic if placeholders[k]._value is not originals[k]]

@@ -88,7 +88,7 @@ class TracedFunction(Generic[P, R]):
         if instance is None:
             return self
         bound = instance.__dict__.get(f"__traced_{self.__name__}") if hasattr(instance, "__dict__") else None  # type: ignore[attr-defined]
-        if bound is None or bound._owner is not self:
+        if bound is None or bound._owner is not self or bound._function.__self__ is not instance:  # a copy's, for one
             bound = TracedFunction(
                 self._function.__get__(instance, owner),  # type: ignore[attr-defined]
                 tuple(self._static),
