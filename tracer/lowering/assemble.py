@@ -6,6 +6,7 @@ workspace, constants are memory that the lowered program owns.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,7 +131,8 @@ class Lowering:
         new = contiguous_strides(view.shape)
         moved = {s: n for d, s, n in zip(view.shape, view.strides, new, strict=True) if d != 1}
         sizes = {s: d for d, s in zip(view.shape, view.strides, strict=True) if d != 1}
-        if view.offset or any(d != 1 and sizes.get(s) != d for d, s in zip(shape, old, strict=True)):
+        permutes = int(base.type.size) == math.prod(view.shape)
+        if view.offset or not permutes or any(d != 1 and sizes.get(s) != d for d, s in zip(shape, old, strict=True)):
             return None
         turned = Strided(shape, tuple(moved.get(s, 1) if d != 1 else 1 for d, s in zip(shape, old, strict=True)))
         others = [u for u, (source, _) in self.fusion.aliases.items() if source is base]
