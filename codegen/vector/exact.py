@@ -61,7 +61,7 @@ def _float64(x: Any, y: Any, z: Any) -> Any:
     for v in (x, y, z):
         moderate &= (abs(v) < 2.0**900) & ((abs(v) > 2.0**-800) | (v == 0))
     result = np.where(moderate, result, plain)
-    for i in np.flatnonzero(finite & ~moderate & (x != 0) & (y != 0)):
+    for i in map(tuple, np.argwhere(finite & ~moderate & (x != 0) & (y != 0))):
         exact = Fraction(float(x[i])) * Fraction(float(y[i])) + Fraction(float(z[i]))
         if exact:
             try:
