@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
+from types import FrameType
 
 from tracer.graph import Origin
 from tracer.modes import MODES
@@ -27,12 +28,12 @@ def _shown(filename: str) -> str:
 
 def user_line() -> str:
     """file:line of the innermost frame that is not this library's, "" if there is none."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
         if not _is_own(filename):
             return f"{_shown(filename)}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return ""
 
 

@@ -60,6 +60,9 @@ class Tensor(Methods):
     __array_priority__ = 1000
     type: Type
     _version: int
+    output_number: int
+    retains_grad: bool
+    _requires_grad: bool
     _array: Array | None
     _block: Any
     _pointer: int

@@ -197,9 +197,9 @@ def _add_backward(
             needed.update(node.inputs)
     kept.reverse()
     residuals = list(dict.fromkeys(v for v in [*(v for n in kept for v in n.inputs), *outputs] if v not in known))
-    heads = [t._value for t in cotangents]
+    heads = [recorder.value_of(t) for t in cotangents]
     recorded.backward = Graph(
-        tuple([*residuals, *heads]), tuple(kept), tuple(outputs), name=f"{recorder.builder.name}.backward"  # type: ignore[arg-type]
+        (*residuals, *heads), tuple(kept), tuple(outputs), name=f"{recorder.builder.name}.backward"
     )
     recorded.residuals = len(residuals)
     recorded.differentiable = [k for (k, _), g in zip(candidates, found, strict=True) if g is not None]

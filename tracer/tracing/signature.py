@@ -92,7 +92,8 @@ def leaf_of(x: Any, static: bool = False) -> Leaf:
 def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
     """Leaves and tree of arguments; None is a leaf."""
     try:
-        leaves, tree = optree.tree_flatten((args, kwargs), none_is_leaf=True, namespace=NAMESPACE)
+        whole: Any = (args, kwargs)
+        leaves, tree = optree.tree_flatten(whole, none_is_leaf=True, namespace=NAMESPACE)
     except (ValueError, TypeError) as error:
         raise ArgumentError(f"the arguments are no tree that can be flattened: {error}") from None
     return leaves, tree
@@ -100,7 +101,8 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], A
 
 def leaf_names(args: tuple[Any, ...], kwargs: dict[str, Any], parameters: tuple[str, ...]) -> list[str]:
     """A readable name for each leaf: the parameter, with the way inside it."""
-    paths, _, _ = optree.tree_flatten_with_path((args, kwargs), none_is_leaf=True, namespace=NAMESPACE)
+    whole: Any = (args, kwargs)
+    paths, _, _ = optree.tree_flatten_with_path(whole, none_is_leaf=True, namespace=NAMESPACE)
     names = []
     for path in paths:
         which, first, *rest = path
