@@ -29,6 +29,7 @@ from ops.compute import (
 from ops.movement import contiguous_strides
 from tracer.graph import Graph, Node, Value
 from tracer.lowering.axes import Atom, Dims, Substitution, atoms_of, fresh, replace, unify, view_maps
+from tracer.lowering.order import Order
 
 MOST_NODES = 64  # of one kernel: keeps compile time linear in the graph's size
 SPLIT_ELEMENTS = 4 * 4096  # a fold of at least so many elements into few results is split over tasks
@@ -114,6 +115,7 @@ class Fusion:
         self.outputs = set(graph.outputs)
         self.aliases = _aliases(graph)
         self._groups: list[Group] = []
+        self._order: Order[Group] = Order()
         for node in graph.nodes:
             for v in node.inputs:
                 self.consumers.setdefault(v, []).append(node)
@@ -152,11 +154,12 @@ class Fusion:
 
     def _alone(self, kind: str, node: Node, number: int) -> None:
         group = Group(kind, node=node, first=number, last=number)
-        group.producers = self._producers(node.inputs)
+        group.producers = self._producers(self.aliases.get(v, (v,))[0] for v in node.inputs)  # a view is only a layout here
         self._register(group, node.outputs)
 
     def _register(self, group: Group, outputs: Iterable[Value]) -> None:
         self._groups.append(group)
+        self._order.append(group)
         for v in outputs:
             self.group_of[v] = group
 
@@ -226,6 +229,7 @@ class Fusion:
         if step.fold is not None:
             group.producers = {self.finishes[step.fold.node].find()}
         self._groups.append(group)
+        self._order.append(group)
         if step.output is None:
             self.finishes[step.node] = group
         else:
@@ -276,36 +280,23 @@ class Fusion:
             steps = _joined_at_inputs(steps, len(producer.steps), set(made))
             if isinstance(self._shape(steps), str):
                 return shape
-        if self._path(producer, consumer):
+        if not self._join(producer, consumer, steps):
             return "a value between them is computed elsewhere"
-        self._join(producer, consumer, steps)
         return ""
 
-    def _join(self, target: Group, other: Group, steps: list[Step]) -> None:
+    def _join(self, target: Group, other: Group, steps: list[Step]) -> bool:
+        """Make two groups one, unless what lies between them reads from the one and is read by the other."""
+        between = self._order.between(target, other)
+        if between is None:
+            return False
+        self._order.merge(target, other, between)
         for old, new in zip((*target.steps, *other.steps), steps, strict=True):
             old.operands, old.result = new.operands, new.result
         target.steps = sorted((*target.steps, *other.steps), key=lambda s: s.index)
         target.producers = {p.find() for p in target.producers | other.producers} - {target, other}
         target.first, target.last = min(target.first, other.first), max(target.last, other.last)
         other.merged = target
-
-    def _path(self, producer: Group, consumer: Group) -> bool:
-        """Whether consumer depends on producer through a third group, or producer on consumer."""
-        stack = [p.find() for p in (*consumer.producers, *producer.producers)]
-        stack = [p for p in stack if p is not producer and p is not consumer]
-        seen: set[int] = set()
-        low = min(producer.first, consumer.first)
-        while stack:
-            group = stack.pop()
-            if id(group) in seen or group.last < low:
-                continue
-            seen.add(id(group))
-            for p in group.producers:
-                p = p.find()
-                if p is producer or p is consumer:
-                    return True
-                stack.append(p)
-        return False
+        return True
 
     def stored(self, steps: Iterable[Step]) -> set[Value]:
         """Values that somebody outside the steps reads, or that the graph returns."""
@@ -357,7 +348,7 @@ class Fusion:
         atoms = {a for s in steps for d in (*s.operands, s.result) if d is not None for a in atoms_of(d)}
         if set(atoms_of(replace(mine, by))) != atoms:
             return  # one of them runs over more than the common value
-        if _unsound(steps) or isinstance(self._shape(steps), str) or self._path(head, other):
+        if _unsound(steps) or isinstance(self._shape(steps), str):
             return
         if head.last > other.last:
             head, other = other, head
@@ -384,7 +375,7 @@ class Fusion:
                 if by is None or len(head.steps) + len(other.steps) > MOST_NODES:
                     continue
                 steps = [_substituted(s, by) for s in (*head.steps, *other.steps)]
-                if _unsound(steps) or isinstance(self._shape(steps), str) or self._path(head, other):
+                if _unsound(steps) or isinstance(self._shape(steps), str):
                     continue
                 self._join(head, other, steps)
 
