@@ -85,30 +85,40 @@ class _ObjectLibrary(_Library):  # type: ignore[misc]
 
 def compile_object(function: Callable[..., Any], symbol: str) -> bytes:
     """The object file of a kernel, void(int64 lo, int64 hi, int64 args), exported as `symbol`."""
+    from codegen.vector.contexts import contexts
+
     with global_compiler_lock:
-        target = _target.target_context
-        library: Any = _ObjectLibrary(target.codegen(), symbol)
-        library.symbol = symbol
-        flags = _compiler.Flags()
-        _target.options.parse_as_flags(flags, dict(_OPTIONS))
-        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
-        flags.enable_pyobject = False
-        result = _compiler.compile_extra(
-            _target.typing_context,
-            target,
-            function,
-            args=_SIGNATURE.args,
-            return_type=_SIGNATURE.return_type,
-            flags=flags,
-            locals={},
-            library=library,
-            pipeline_class=_Pipeline,
-        )
-        if result.typing_error is not None:
-            raise result.typing_error
-        library.add_ir_module(_entry(target, result.fndesc, symbol))
-        code: bytes = library.emit()
-        return code
+        try:
+            return _compile(function, symbol, *contexts())
+        except Exception:
+            # It says more than kernel text does (a user's compiled function, say): with all of
+            # Numba, which takes longer to load, or else fails with a message of its own.
+            return _compile(function, symbol, _target.typing_context, _target.target_context)
+
+
+def _compile(function: Callable[..., Any], symbol: str, typing: Any, target: Any) -> bytes:
+    library: Any = _ObjectLibrary(target.codegen(), symbol)
+    library.symbol = symbol
+    flags = _compiler.Flags()
+    _target.options.parse_as_flags(flags, dict(_OPTIONS))
+    flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
+    flags.enable_pyobject = False
+    result = _compiler.compile_extra(
+        typing,
+        target,
+        function,
+        args=_SIGNATURE.args,
+        return_type=_SIGNATURE.return_type,
+        flags=flags,
+        locals={},
+        library=library,
+        pipeline_class=_Pipeline,
+    )
+    if result.typing_error is not None:
+        raise result.typing_error
+    library.add_ir_module(_entry(target, result.fndesc, symbol))
+    code: bytes = library.emit()
+    return code
 
 
 def _entry(target: Any, fndesc: Any, symbol: str) -> Any:

@@ -406,6 +406,43 @@ def test_import_needs_numpy_only(run_python: Any) -> None:
     )
 
 
+SMALL_CONTEXTS = """
+import sys
+from codegen.vector import NAMES
+from codegen.numba_compiler import compile_object
+
+globals().update(NAMES)
+
+def kernel(lo, hi, args):
+    total = full(f64(0))
+    for i in range(max(lo, 0), min(hi, args // 3 % 7 - 1), 16):
+        if i >> 4 & 1 == 0 or not i < 5:
+            total = total + to_f64(lane_index(i)) / f64(hi)
+    if lane_any(total > first(total)) and lo != hi:
+        total = exp(total)
+
+assert len(compile_object(kernel, "kernel")) > 500
+assert not {"scipy.linalg", "numba.np.arraymath"} & set(sys.modules)
+
+import numba
+
+double = numba.njit(lambda x: 2 * x)
+
+def calling(lo, hi, args):
+    for i in range(double(lo), hi):
+        pass
+
+assert len(compile_object(calling, "kernel")) > 300
+"""
+
+
+def test_kernels_compile_without_all_of_numba(run_python: Any, tmp_path: Any) -> None:
+    """Kernel text compiles in the small contexts, which load little; what says more, in Numba's."""
+    script = tmp_path / "compiles.py"
+    script.write_text(SMALL_CONTEXTS)
+    run_python("import runpy, sys; runpy.run_path(sys.argv[1])", str(script))
+
+
 def test_operators_of_python_cover_the_table() -> None:
     """Each operator primitive is reached by Python's operator on a reading."""
     assert set(SYMBOLS) == set(OPERATORS)

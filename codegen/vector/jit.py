@@ -227,7 +227,7 @@ def _rotate(context: Any, b: Any, sig: Any, args: Any) -> Any:
     return rotate(b, sig.args[0].element, args[0], sig.args[1].literal_value)
 
 
-# ---- numbers, and single elements of a buffer: p[i], p[i] = x ------------------------------------
+# ---- numbers, indices, single elements of a buffer: p[i], p[i] = x -------------------------------
 def _register_constructor(constructor: Any) -> None:
     """f32(x), i64(x) ...: Numba's own cast of a number."""
     target = SCALAR[constructor.element]
@@ -254,6 +254,21 @@ def _set_item_typing(p: Any, i: Any, x: Any) -> Any:
     return signature(types.void, p, types.int64, SCALAR[OF_MEMORY[p.element]])
 
 
+def _extremum_typing(*args: Any) -> Any:
+    """min and max of two indices."""
+    if len(args) == 2 and all(isinstance(t, types.Integer) for t in args):
+        return signature(types.int64, types.int64, types.int64)
+    return None
+
+
+def _extremum(symbol: str) -> Lowering:
+    def lower(context: Any, b: Any, sig: Any, args: Any) -> Any:
+        x, y = args
+        return b.select(b.icmp_signed(symbol, y, x), y, x)
+
+    return lower
+
+
 def _get_item(context: Any, b: Any, sig: Any, args: Any) -> Any:
     return b.extract_element(MEMORY_EMIT["load_one"](b, sig.args[0].element, *args), INDEX(0))
 
@@ -271,6 +286,9 @@ _register_lanes()
 register(lanes.rotate, _rotate_typing, _rotate)
 for _constructor in CONSTRUCTORS.values():
     _register_constructor(_constructor)
+two_integers = (types.Integer, types.Integer)
+register_operator(min, _extremum_typing, _extremum("<"), two_integers)
+register_operator(max, _extremum_typing, _extremum(">"), two_integers)
 register_operator(operator.getitem, _item_typing, _get_item, (PointerType, types.Integer))
 register_operator(
     operator.setitem, _set_item_typing, _set_item, (PointerType, types.Integer, types.Any)

@@ -108,10 +108,9 @@ class LaneOperator(TableFunction):
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
         """The signature of a call."""
-        if any(isinstance(t, VecType | PointerType) for t in args):
-            sig = self.typing(*args)
-            if sig is not None:
-                return self.found(sig)
+        sig = None if kws else self.typing(*args)
+        if sig is not None:
+            return self.found(sig)
         if kws or not all(isinstance(t, types.Number) for t in args):
             return self.search(context, args, kws)
         # Index arithmetic: Numba's answer, found once.
@@ -152,12 +151,18 @@ def register_operator(
     key: Any, typing: Typing, lower: Lowering, *patterns: tuple[Any, ...]
 ) -> None:
     """Tell Numba what one of Python's operators means on lanes, before all else it means."""
+    ours = _template(key, typing)
+    OPERATOR_TYPES[key] = lambda others: LaneOperator((ours, *others.templates))
     context: Any = cpu_target.typing_context
     others = context._lookup_global(key)
     context._remove_global(key)
-    context._insert_global(key, LaneOperator((_template(key, typing), *others.templates)))
+    context._insert_global(key, OPERATOR_TYPES[key](others))
     for pattern in patterns:
         lower_builtin(key, *pattern)(lower)
+
+
+# Operator -> its type in a context, from its type there so far.
+OPERATOR_TYPES: dict[Any, Callable[[Any], LaneOperator]] = {}
 
 
 def load_operators() -> None:
