@@ -14,6 +14,7 @@ import scipy.special as special
 import tracer
 from ops.table import TABLE
 from ops.types import DTYPES, numpy_dtype
+from tracer.functions import methods
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -483,6 +484,93 @@ def test_public_names_are_documented() -> None:
         ):
             summary = (value.__doc__ or "").strip().partition("\n")[0]
             assert summary.endswith((".", ":")), name
+
+
+# ---- docs/functions.md ---------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "functions.md").read_text(encoding="utf-8")
+MATRIX = np.array([[3.0, -1.0, 2.0], [0.5, 4.0, -2.5]])
+BOTH = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| `([^`]+)` \| .+ \| .+ \|$", PAGE, re.MULTILINE)
+EITHER = re.findall(r"^\| `(tracer\.[^`]+)` \| `([^`]+)` \|$", PAGE, re.MULTILINE)
+
+# Arguments for the shared names that the page does not list: function and method agree on them.
+AGREEING: dict[str, tuple[Any, ...]] = {
+    "add": (2,),
+    "all": (0, True),
+    "allclose": (MATRIX,),
+    "any": (None,),
+    "argmax": (1, True),
+    "argmin": (0,),
+    "broadcast_to": ((2, 2, 3),),
+    "divide": (2.0,),
+    "dot": (),
+    "flatten": (0, -1),
+    "log_softmax": (0,),
+    "logsumexp": (1, True),
+    "mean": (0, True),
+    "moveaxis": (0, 1),
+    "reshape": ((3, 2),),
+    "roll": (1, 0),
+    "softmax": (0,),
+    "subtract": (2,),
+    "swapaxes": (0, 1),
+    "tile": ((2, 1),),
+    "tril": (1,),
+    "triu": (-1,),
+}
+
+ORDER = {"where", "gather"}
+
+
+def shared_names() -> set[str]:
+    """Names that are a function of `tracer` and another function as a method."""
+    return {
+        name
+        for name, method in methods.names().items()
+        if not name.startswith("_")
+        and callable(method)
+        and callable(function := getattr(tracer, name, None))
+        and function is not method
+    }
+
+
+def outcome(code: str) -> Any:
+    """What a cell of the page gives, as something to compare."""
+    try:
+        result = eval(code, {"tracer": tracer, "x": tracer.tensor(MATRIX)})
+    except tracer.TracerError as error:
+        return type(error)
+    if isinstance(result, tuple):
+        return type(result).__name__, [np.asarray(r).tolist() for r in result]
+    return (
+        (result.shape, np.asarray(result).tolist()) if isinstance(result, tracer.Tensor) else result
+    )
+
+
+@pytest.mark.parametrize(("name", "function", "method"), BOTH, ids=[row[0] for row in BOTH])
+def test_names_on_the_page_mean_two_things(name: str, function: str, method: str) -> None:
+    assert f"tracer.{name}(" in function
+    assert f".{name}(" in method.replace("tracer.", "")
+    if name in ORDER:  # the order of arguments is all that differs
+        assert outcome(function) == outcome(method)
+        function = method.replace("x.", "tracer.").replace("(", "(x, ", 1)
+    assert outcome(function) != outcome(method)
+
+
+@pytest.mark.parametrize(("function", "method"), EITHER, ids=[row[0] for row in EITHER])
+def test_names_on_the_page_mean_one_thing(function: str, method: str) -> None:
+    assert outcome(function) == outcome(method)
+
+
+def test_all_other_shared_names_agree() -> None:
+    assert shared_names() == {row[0] for row in BOTH} | set(AGREEING)
+    x = tracer.tensor(MATRIX)
+    for name, arguments in AGREEING.items():
+        if name == "dot":
+            check(tracer.dot(x[0], x[1]), np.asarray(x[0].dot(x[1])))
+            continue
+        ours, methods_own = getattr(tracer, name)(x, *arguments), getattr(x, name)(*arguments)
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(methods_own), err_msg=name)
 
 
 # ---- compiled ------------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ops.activation import SELU_ALPHA, SELU_GAMMA
-from ops.types import normalize_axes, normalize_axis
+from ops.types import normalize_axis
 from tracer.dispatch import apply
 from tracer.functions.applying import as_floating, as_numbers, unary_floating
 from tracer.functions.arithmetic import maximum
 from tracer.functions.creation import as_tensor, ones
 from tracer.functions.public import public
-from tracer.functions.reductions import Axis
+from tracer.functions.reductions import Axis, as_axes
 from tracer.tensor import Tensor
 
 
@@ -107,9 +107,7 @@ def log_softmax(x: Any, /, axis: int = -1) -> Tensor:
 def logsumexp(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) over axes, without overflow. Of nothing: -inf."""
     x = as_floating(x)
-    result: Tensor = apply(
-        "ReduceLogSumExp", x, axes=normalize_axes(axis, x.ndim), keepdims=keepdims
-    )
+    result: Tensor = apply("ReduceLogSumExp", x, axes=as_axes(axis, x), keepdims=keepdims)
     return result
 
 

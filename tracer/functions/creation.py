@@ -91,10 +91,9 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     function the result is a constant (of a traced Tensor: its value). Raises `DTypeError` for
     elements that are no numbers.
     """
-    if has_tensors(data):
-        result = copied(asarray(data, dtype).detach())
-    else:
-        result = fresh(array_of(data, dtype))
+    result = (
+        copied(asarray(data, dtype).detach()) if has_tensors(data) else fresh(array_of(data, dtype))
+    )
     if requires_grad:
         result.requires_grad = True
     return result

@@ -171,10 +171,11 @@ def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: floa
 def _widths(pad_width: Any, x: Tensor) -> tuple[tuple[Size, Size], ...]:
     rank = x.ndim
     given = pad_width if isinstance(pad_width, Sequence) else (pad_width,)
-    if all(isinstance(w, Sequence) for w in given) and given:
-        pairs = [as_sizes(w) for w in given]
-    else:
-        pairs = [as_sizes(given)]
+    pairs = (
+        [as_sizes(w) for w in given]
+        if all(isinstance(w, Sequence) for w in given) and given
+        else [as_sizes(given)]
+    )
     pairs = [p * 2 if len(p) == 1 else p for p in pairs]
     if len(pairs) == 1:
         pairs *= rank

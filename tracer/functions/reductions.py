@@ -28,9 +28,12 @@ def as_axes(axis: Any, x: Tensor) -> tuple[int, ...]:
 
     Raises `ArgumentError` for anything else.
     """
+    if axis is None:
+        return tuple(range(x.ndim))
     try:
-        return normalize_axes(axis, x.ndim)
-    except TypeError:
+        given = (axis,) if hasattr(axis, "__index__") else tuple(axis)
+        return normalize_axes(tuple(a.__index__() for a in given), x.ndim)
+    except (AttributeError, TypeError):
         raise ArgumentError(
             f"axis must be None, an integer or a tuple of integers, got {axis!r}"
         ) from None

@@ -113,9 +113,10 @@ class _Classes:
 
     def weights(self) -> Tensor:
         """The weight of each target's class; 0 for what is ignored."""
-        ignored = logic.equal(self.target, self.ignore_index)
         if self.weight is None:
-            return cast(logic.logical_not(ignored), _wide(self.x).type.dtype)
+            counts = logic.not_equal(self.target, self.ignore_index)
+            return cast(counts, _wide(self.x).type.dtype)
+        ignored = logic.equal(self.target, self.ignore_index)
         index = logic.where(ignored, 0, cast(self.target, "int64"))
         chosen: Tensor = apply("Gather", self.weight, index, axis=0)
         return logic.where(ignored, 0.0, chosen)
