@@ -117,7 +117,7 @@ class Node:
         for number, y in enumerate(self.outputs):
             if isinstance(y, Tensor):
                 y = y.detach()
-                y._requires_grad, y.grad_fn, y.output_number = True, self, number  # type: ignore[assignment]
+                y._requires_grad, y.grad_fn, y.output_number = True, self, number
             outputs.append(y)
         n = Application(self.saved_inputs(), tuple(outputs), self.attrs, cotangents, self.needs)
         result: Sequence[Any] = self.op.vjp(builder, n)  # type: ignore[operator]
