@@ -54,9 +54,9 @@ def _nextafter(x: Any, y: Any) -> Any:
     """The neighbour of x towards y."""
     pattern = to_bits(x)
     dtype, mask = DTYPE[pattern.element], sign_mask(x)
-    zero, one = dtype(0), dtype(1)
+    one = dtype(1)
     outward = (x > DTYPE[x.element](0)) == (y > x)
-    stepped = pattern + select(outward, one + pattern * zero, -one)
+    stepped = pattern + select(outward, one, -one)
     from_zero = from_bits((to_bits(y) & mask) | one)
     result = select(x == DTYPE[x.element](0), from_zero, from_bits(stepped))
     return select(x == y, y, select((x != x) | (y != y), x + y, result))

@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from codegen.vector.elements import WIDTH, kind
+from codegen.vector.elements import WIDTH
 from codegen.vector.emit import EMIT, extremum
 from codegen.vector.emit_memory import live
 from codegen.vector.lanes import LEVELS
@@ -139,4 +139,3 @@ _push("tree_push", "fadd")
 _push("tree_push_product", "fmul")
 _total("tree_total", "fadd", 0.0)
 _total("tree_total_product", "fmul", 1.0)
-_ = kind

@@ -1,8 +1,8 @@
 """Vector functions: straight-line text on vector values, one body for each lane element.
 
 The body is plain Python over primitives, so it is read like kernel text: un-jitted on `Lanes`, as
-IR on `Emitted`. Numba runs it once over an IR builder, which costs no
-type inference. Must not know LLVM or Numba.
+IR on `Emitted`. Numba runs it once over an IR builder, which costs no type inference. Must not know
+LLVM or Numba.
 """
 
 from __future__ import annotations
