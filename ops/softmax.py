@@ -284,6 +284,6 @@ def softmax_cross_entropy(
     picked = np.take_along_axis(logs, place[..., None], axis=-1)[..., 0]
     loss = -(1 - label_smoothing) * picked
     if label_smoothing:
-        loss = loss - label_smoothing * logs.mean(axis=-1)
+        loss = loss - label_smoothing * (logs.sum(axis=-1) / logs.shape[-1])
     loss = np.where(known, loss, np.nan)
     return round_to(np.where(labels == ignore_index, 0.0, loss), logits.dtype)
