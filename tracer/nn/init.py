@@ -37,7 +37,9 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         slope = 0.01 if param is None else param
         return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity not in _GAINS:
-        raise ArgumentError(f"no gain is known for {nonlinearity!r}; known: {', '.join([*_GAINS, 'leaky_relu'])}")
+        raise ArgumentError(
+            f"no gain is known for {nonlinearity!r}; known: {', '.join([*_GAINS, 'leaky_relu'])}"
+        )
     return _GAINS[nonlinearity]
 
 
@@ -64,7 +66,9 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     return _fill(tensor, random.normal(tensor.shape, mean, std, dtype=tensor.type.dtype))
 
 
-def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
+) -> Tensor:
     """Normal, cut to [a, b] by inverting its distribution function."""
     from scipy.special import ndtr, ndtri
 
@@ -140,4 +144,6 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     q, r = np.linalg.qr(flat)
     q = q * np.sign(np.diagonal(r))
     matrix: Any = q if rows >= columns else q.T
-    return _fill(tensor, Tensor.of_array((gain * matrix).reshape(tensor.shape).astype(tensor.dtype)))
+    return _fill(
+        tensor, Tensor.of_array((gain * matrix).reshape(tensor.shape).astype(tensor.dtype))
+    )

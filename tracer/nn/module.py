@@ -406,7 +406,9 @@ class Module:
         """Parameters and persistent buffers by path; they share memory with the module."""
         return {path: member.detach() for path, member in self._state().items()}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True
+    ) -> IncompatibleKeys:
         """Copy values into parameters and buffers, all or nothing; returns the names that differ.
 
         Raises `ArgumentError` for missing or unexpected names unless `strict` is False,

@@ -1,8 +1,12 @@
-"""Optimisers, under PyTorch's names."""
+"""Optimisers and schedules of their learning rates, under PyTorch's names."""
 
 from __future__ import annotations
 
 from tracer.optim.adam import Adam as Adam
 from tracer.optim.adam import AdamW as AdamW
 from tracer.optim.optimizer import Optimizer as Optimizer
+from tracer.optim.schedulers import CosineAnnealingLR as CosineAnnealingLR
+from tracer.optim.schedulers import LambdaLR as LambdaLR
+from tracer.optim.schedulers import LRScheduler as LRScheduler
+from tracer.optim.schedulers import StepLR as StepLR
 from tracer.optim.sgd import SGD as SGD

@@ -1,7 +1,7 @@
 """Optimisers: parameter groups, state made at construction, one step as operations on Tensors.
 
-A step is the same code eager and traced. Hyperparameters that are floats are read as values, so that a new learning rate is no
-new compile; state is written in place.
+A step is the same code eager and traced. Options that are floats are read as values, so that a new
+learning rate is no new program; parameters and state are written in place.
 """
 
 from __future__ import annotations
@@ -11,114 +11,270 @@ from typing import Any
 
 import numpy as np
 
-from ops.errors import ArgumentError
-from tracer.modes import no_grad
+from ops.errors import ArgumentError, DTypeError, ShapeError
+from ops.types import is_floating, short
+from tracer.dispatch import located
+from tracer.functions.creation import cast
+from tracer.modes import enable_grad, no_grad
+from tracer.optim.options import Options, plain
 from tracer.recording import assign
+from tracer.state import Array, fitted, outside_traces, write
 from tracer.tensor import Tensor
 
 
 class Optimizer:
-    """Base class. `params`: Tensors, or dicts with "params" and options of a group of their own.
+    """Base class of optimisers.
 
-    Attributes: `param_groups`, a list of dicts whose options may be changed at any time, and `state`: for each parameter a
-    dict of Tensors. Subclasses define `_start(p, group)`, which makes a parameter's state, and `_update(p, grad, state, group)`.
+    `params`: Tensors, or dicts with "params" and the options of a group of their own.
+
+    `param_groups` is a list of dicts whose options may be changed at any time; a compiled step
+    heeds them. `state` holds for each parameter a dict of Tensors; it is kept in float32 for
+    parameters of half types, whose update is computed in float32 and rounded once.
+
+    Subclasses name in `slots` the Tensors like the parameter that they keep, say in `_needed`
+    which of them a group's options need, and define `_update`.
     """
 
-    def __init__(self, params: Iterable[Tensor] | Iterable[Mapping[str, Any]], defaults: dict[str, Any]) -> None:
-        self.defaults = defaults
-        self.param_groups: list[dict[str, Any]] = []
+    slots: tuple[str, ...] = ()
+    counts = False  # whether the state has "step", the number of the parameter's updates
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[Mapping[str, Any]],
+        defaults: Mapping[str, Any],
+    ) -> None:
+        outside_traces(f"{type(self).__name__} is made")
+        self.defaults = dict(defaults)
+        self.param_groups: list[Options] = []
         self.state: dict[Tensor, dict[str, Tensor]] = {}
         self._states: list[dict[str, Tensor]] = []  # the same in order, where access paths lead
+        if isinstance(params, Tensor | Mapping) or not isinstance(params, Iterable):
+            raise located(
+                ArgumentError(
+                    f"{type(self).__name__} takes an iterable of Tensors or of dicts, "
+                    f"got {type(params).__name__}; put it into a list"
+                )
+            )
         given = list(params)
         if not given:
-            raise ArgumentError(f"{type(self).__name__} was given no parameters")
-        groups = given if all(isinstance(g, Mapping) for g in given) else [{"params": given}]
-        for group in groups:
-            self.add_param_group(dict(group))  # type: ignore[arg-type]
+            raise located(ArgumentError(f"{type(self).__name__} was given no parameters"))
+        whole = all(isinstance(g, Mapping) for g in given)
+        for group in given if whole else [{"params": given}]:
+            self.add_param_group(group)  # type: ignore[arg-type]
 
-    def add_param_group(self, group: dict[str, Any]) -> None:
-        """Add a group: a dict with "params" and options that differ from the defaults."""
-        unknown = set(group) - set(self.defaults) - {"params"}
-        if unknown:
-            raise ArgumentError(f"{type(self).__name__} has no option {sorted(unknown)[0]!r}; it has {', '.join(self.defaults)}")
-        params = group["params"]
-        group["params"] = [params] if isinstance(params, Tensor) else list(params)
-        for p in group["params"]:
-            if not isinstance(p, Tensor):
-                raise ArgumentError(f"parameters must be Tensors, got {type(p).__name__}")
-            if p in self.state:
-                raise ArgumentError("a parameter is given twice")
-        group = {**self.defaults, **group}
+    # ---- groups
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """Add a group: a dict with "params" and options that differ from the defaults.
+
+        Raises `ArgumentError` for unknown options, for what is no parameter, and for one that
+        another group has.
+        """
+        outside_traces("a parameter group is added")
+        name = type(self).__name__
+        unknown = [k for k in param_group if k not in self.defaults and k != "params"]
+        if unknown or "params" not in param_group:
+            what = f"has no option {unknown[0]!r}" if unknown else 'needs "params" in a group'
+            raise located(ArgumentError(f"{name} {what}; options: {', '.join(self.defaults)}"))
+        params = param_group["params"]
+        params = [params] if isinstance(params, Tensor) else list(params)
+        seen: set[int] = set()
+        for p in params:
+            self._check_parameter(p)
+            if p in self.state or id(p) in seen:
+                raise located(ArgumentError(f"{name}: the parameter {short(p.type)} comes twice"))
+            seen.add(id(p))
+        group = Options({"params": params, **plain(self.defaults)})
+        group.update({k: v for k, v in param_group.items() if k != "params"})
+        self._check_options(group)
         self.param_groups.append(group)
-        with no_grad():
-            for p in group["params"]:
-                self.state[p] = self._start(p, group)
-                self._states.append(self.state[p])
+        for p in params:
+            self.state[p] = self._fresh_state(p, group)
+            self._states.append(self.state[p])
 
-    def zero_grad(self) -> None:
-        """Clear `.grad` of all parameters."""
+    def _check_parameter(self, p: Any) -> None:
+        name = type(self).__name__
+        if not isinstance(p, Tensor):
+            hint = "; give it model.parameters()" if isinstance(p, tuple | str) else ""
+            raise located(
+                ArgumentError(f"{name}: parameters are Tensors, got {type(p).__name__}{hint}")
+            )
+        if not is_floating(p.type.dtype) or not p.is_leaf:
+            what = short(p.type) + ("" if p.is_leaf else ", a result of other Tensors")
+            raise located(ArgumentError(f"{name}: parameters are floating leaves, got {what}"))
+
+    def _check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise `ArgumentError` for options out of range."""
+
+    # ---- state
+    def _needed(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Which of `slots` a group's options need."""
+        return self.slots
+
+    def _names(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What a parameter's state holds at least."""
+        return (*(("step",) if self.counts else ()), *self._needed(options))
+
+    def _fresh_state(self, p: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
+        return {name: self._zeros(p, name) for name in self._names(options)}
+
+    def _zeros(self, p: Tensor, name: str) -> Tensor:
+        """In memory, also while a function is traced: state that the trace then finds there."""
+        step = name == "step" and self.counts
+        shape, dtype = ((), "float32") if step else (p.type.shape, _state_dtype(p))
+        return Tensor.of_array(np.zeros(shape, dtype))
+
+    def _slot(self, p: Tensor, name: str) -> Tensor:
+        """A Tensor of p's state; made now where an option that needs it has been set since."""
+        state = self.state[p]
+        if name not in state:
+            state[name] = self._zeros(p, name)
+        return state[name]
+
+    # ---- one step
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear `.grad` of all parameters, or fill what is there with zeros."""
         for group in self.param_groups:
             for p in group["params"]:
-                p.grad = None
+                if set_to_none:
+                    p.grad = None
+                elif p.grad is not None:
+                    from tracer.functions.creation import zeros_like
+
+                    p.grad = zeros_like(p.grad)
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
-        """Update every parameter that has a gradient. `closure`: evaluated first, its result is returned."""
-        from tracer.modes import enable_grad
+        """Update every parameter that has a gradient.
 
+        `closure`: evaluated first, with gradients enabled; its result is returned.
+        """
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
         with no_grad():
             for group in self.param_groups:
-                self._prepare(group)
                 for p in group["params"]:
-                    if p.grad is not None:
-                        self._update(p, p.grad, self.state[p], group)
+                    grad = p.grad
+                    if grad is None:
+                        continue
+                    self._check_state(p)
+                    wide = _state_dtype(p)
+                    new = self._update(p, cast(p, wide), cast(grad, wide), group)
+                    assign(p, cast(new, p.type.dtype))
         return loss
 
-    def _prepare(self, group: dict[str, Any]) -> None:
-        """Called once for each group before its parameters."""
+    def _check_state(self, p: Tensor) -> None:
+        for name, t in self.state[p].items():
+            if name in self.slots and (t.type.shape, t.type.dtype) != (
+                p.type.shape,
+                _state_dtype(p),
+            ):
+                raise located(
+                    DTypeError(
+                        f"a parameter is {short(p.type)} now, but {type(self).__name__} keeps "
+                        f"{name} as {short(t.type)}: make the optimiser after the model is converted"
+                    )
+                )
 
-    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-        raise NotImplementedError
+    def _update(self, p: Tensor, value: Tensor, grad: Tensor, group: Options) -> Tensor:
+        """The parameter's new value from its present one and its gradient, both of the state's type.
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
-        raise NotImplementedError
+        Assigns the new state.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no _update")
 
+    # ---- saving
     def state_dict(self) -> dict[str, Any]:
-        """Options of the groups and state by the parameters' numbers; Tensors share memory."""
-        number = {p: k for k, p in enumerate(q for g in self.param_groups for q in g["params"])}
+        """Options of the groups, and state by the parameters' numbers; Tensors share memory."""
+        params = [p for g in self.param_groups for p in g["params"]]
+        number = {p: k for k, p in enumerate(params)}
         groups = [
-            {k: ([number[p] for p in v] if k == "params" else v) for k, v in g.items()} for g in self.param_groups
+            {**plain(g), "params": [number[p] for p in g["params"]]} for g in self.param_groups
         ]
-        state = {number[p]: {k: t.detach() for k, t in s.items()} for p, s in self.state.items()}
+        state = {k: {n: t.detach() for n, t in self.state[p].items()} for p, k in number.items()}
         return {"state": state, "param_groups": groups}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy options and state from `state_dict`, all or nothing. Raises `ArgumentError` when they do not fit."""
-        groups = state["param_groups"]
-        sizes = [len(g["params"]) for g in self.param_groups]
-        if [len(g["params"]) for g in groups] != sizes:
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Copy options and state from a `state_dict`, all or nothing.
+
+        Raises `ArgumentError`, `ShapeError` or `DTypeError` when they do not fit.
+        """
+        outside_traces("an optimiser's state is loaded")
+        try:
+            commit = self._match(state_dict)
+        except (ArgumentError, DTypeError, ShapeError) as error:
+            raise located(error) from None
+        commit()
+
+    def _match(self, state_dict: Mapping[str, Any], copy: bool = True) -> Callable[[], None]:
+        """What loads a state that was found to fit; nothing has changed yet."""
+        name = type(self).__name__
+        try:
+            saved_groups = [dict(g) for g in state_dict["param_groups"]]
+            saved = {int(k): dict(v) for k, v in state_dict["state"].items()}
+            sizes = [len(g["params"]) for g in saved_groups]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ArgumentError(f"{name}: this is no state_dict of an optimiser") from None
+        own_sizes = [len(g["params"]) for g in self.param_groups]
+        if sizes != own_sizes:
             raise ArgumentError(
-                f"the state has groups of {[len(g['params']) for g in groups]} parameters, this optimiser of {sizes}"
+                f"{name} has groups of {own_sizes} parameters, the state has groups of {sizes}"
             )
-        params = [p for g in self.param_groups for p in g["params"]]
-        pairs: list[tuple[Tensor, Any]] = []
-        for k, p in enumerate(params):
-            saved = state["state"].get(k, state["state"].get(str(k), {}))
-            for name, own in self.state[p].items():
-                if name not in saved:
-                    raise ArgumentError(f"the state of parameter {k} has no {name!r}")
-                value = np.asarray(saved[name])
-                if value.shape != own.shape:
-                    raise ArgumentError(f"{name} of parameter {k} has shape {own.shape}, the state {value.shape}")
-                pairs.append((own, value))
-        for own, value in pairs:
-            assign(own, Tensor.of_array(value.astype(own.dtype)))
-        for mine, theirs in zip(self.param_groups, groups, strict=True):
-            mine.update({k: v for k, v in theirs.items() if k != "params"})
+        options = [self._options(g) for g in saved_groups]
+        params = [(p, k) for k, g in enumerate(self.param_groups) for p in g["params"]]
+        if not set(saved) <= set(range(len(params))):
+            raise ArgumentError(f"{name}: the state names more than {len(params)} parameters")
+        pairs: list[tuple[Tensor, Array]] = []
+        new: list[tuple[Tensor, str, Tensor]] = []
+        for number, (p, k) in enumerate(params):
+            given, own = saved.get(number, {}), self.state[p]
+            what = f"{name}: {{}} of parameter {number}"
+            for slot in self._names(options[k]):
+                if slot not in given:
+                    raise ArgumentError(f"{what.format(slot)} is not in the state")
+            for slot, value in given.items():
+                if slot not in self.slots and not (self.counts and slot == "step"):
+                    raise ArgumentError(f"{what.format(slot)} is in the state, but unknown here")
+                target = own.get(slot)
+                if target is None:
+                    target = self._zeros(p, slot)
+                    new.append((p, slot, target))
+                pairs.append((target, fitted(what.format(slot), value, target, copy)))
+            unused = own.keys() - given.keys()  # of options that are off in the state
+            pairs += [(own[slot], np.zeros(own[slot].shape, own[slot].dtype)) for slot in unused]
+
+        def commit() -> None:
+            for p, slot, target in new:
+                self.state[p][slot] = target
+            write(pairs)
+            for group, saved_options in zip(self.param_groups, options, strict=True):
+                group.update(saved_options)
+
+        return commit
+
+    def _options(self, saved: Mapping[str, Any]) -> Options:
+        """Options of a saved group, checked."""
+        given = {k: v for k, v in saved.items() if k != "params"}
+        if set(given) != set(self.defaults):
+            raise ArgumentError(
+                f"{type(self).__name__} has the options {', '.join(self.defaults)}; "
+                f"the state has {', '.join(map(str, given)) or 'none'}"
+            )
+        options = Options(plain(self.defaults))
+        options.update(given)
+        self._check_options(options)
+        return options
 
     def __repr__(self) -> str:
-        options = ", ".join(f"{k}={v}" for k, v in self.param_groups[0].items() if k != "params")
-        return f"{type(self).__name__}({options})"
+        groups = [
+            ", ".join(f"{k}={v}" for k, v in g.items() if k != "params") for g in self.param_groups
+        ]
+        name = type(self).__name__
+        if len(groups) == 1:
+            return f"{name}({groups[0]})"
+        return "\n".join([f"{name}(", *(f"  {k}: {g}" for k, g in enumerate(groups)), ")"])
+
+
+def _state_dtype(p: Tensor) -> str:
+    """The element type of state and arithmetic for a parameter."""
+    return "float32" if p.type.dtype in ("float16", "bfloat16") else p.type.dtype

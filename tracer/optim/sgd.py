@@ -6,21 +6,26 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.functions.creation import zeros_like
-from tracer.functions.elementwise import add, multiply, negative, subtract
+from tracer.dispatch import located
 from tracer.optim.optimizer import Optimizer
+from tracer.optim.options import Options, checked
 from tracer.recording import assign, is_nonzero, scalar
 from tracer.tensor import Tensor
 
 
 class SGD(Optimizer):
-    """p -= lr * d, with d the gradient plus weight_decay * p, smoothed by momentum: b = momentum * b + (1 - dampening) * d.
+    """p -= lr * d, with d the gradient plus weight_decay * p, smoothed by momentum.
 
-    `nesterov`: step along d + momentum * b. `maximize`: ascend. The momentum buffer starts at zero, so with dampening the
-    first step is damped too (PyTorch starts it at the first gradient).
+    The buffer is b = momentum * b + (1 - dampening) * d, and the step goes along b; with
+    `nesterov` along d + momentum * b. `maximize`: ascend. The buffer starts at zero, so that with
+    dampening the first step is damped like the others (PyTorch starts it at the first gradient,
+    which is the same where dampening is 0).
 
-    Reference: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013.
+    Reference: Sutskever et al., "On the importance of initialization and momentum in deep
+    learning", ICML 2013.
     """
+
+    slots = ("momentum_buffer",)
 
     def __init__(
         self,
@@ -32,38 +37,38 @@ class SGD(Optimizer):
         nesterov: bool = False,
         maximize: bool = False,
     ) -> None:
-        for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)):
-            if value < 0:
-                raise ArgumentError(f"{name} must not be negative, got {value}")
-        if nesterov and (momentum <= 0 or dampening != 0):
-            raise ArgumentError("nesterov needs momentum > 0 and no dampening")
-        super().__init__(
-            params,
-            {
-                "lr": float(lr),
-                "momentum": float(momentum),
-                "dampening": float(dampening),
-                "weight_decay": float(weight_decay),
-                "nesterov": nesterov,
-                "maximize": maximize,
-            },
-        )
+        defaults = {
+            "lr": checked("lr", lr, 0),
+            "momentum": checked("momentum", momentum, 0),
+            "dampening": checked("dampening", dampening, -float("inf")),
+            "weight_decay": checked("weight_decay", weight_decay, 0),
+            "nesterov": bool(nesterov),
+            "maximize": bool(maximize),
+        }
+        super().__init__(params, defaults)
 
-    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-        return {"momentum_buffer": zeros_like(p)} if group["momentum"] != 0 else {}
+    def _check_options(self, options: Mapping[str, Any]) -> None:
+        for name in ("lr", "momentum", "weight_decay"):
+            checked(name, options[name], 0)
+        if options["nesterov"] and (options["momentum"] == 0 or options["dampening"] != 0):
+            raise located(ArgumentError("nesterov needs momentum above 0, and no dampening"))
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+    def _needed(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return self.slots if options["momentum"] else ()
+
+    def _update(self, p: Tensor, value: Tensor, grad: Tensor, group: Options) -> Tensor:
         if is_nonzero(group, "maximize"):
-            grad = negative(grad)
+            grad = -grad
         if is_nonzero(group, "weight_decay"):
-            grad = add(grad, multiply(p, scalar(group, "weight_decay")))
+            grad = grad + value * scalar(group, "weight_decay")
         if is_nonzero(group, "momentum"):
             momentum = scalar(group, "momentum")
-            buffer = state["momentum_buffer"]
+            buffer = self._slot(p, "momentum_buffer")
             part = grad
             if is_nonzero(group, "dampening"):
-                part = multiply(grad, subtract(1.0, scalar(group, "dampening")))
-            new = add(multiply(buffer, momentum), part)
+                part = grad * (1.0 - scalar(group, "dampening"))
+            new = buffer * momentum + part
             assign(buffer, new)
-            grad = add(grad, multiply(new, momentum)) if is_nonzero(group, "nesterov") else new
-        assign(p, subtract(p, multiply(grad, scalar(group, "lr"))))
+            grad = grad + new * momentum if is_nonzero(group, "nesterov") else new
+        stepped: Tensor = value - grad * scalar(group, "lr")
+        return stepped

@@ -1,8 +1,9 @@
-"""Activations as modules."""
+"""Activations as modules; `tracer.nn.functional` says what they compute."""
 
 from __future__ import annotations
 
-from tracer.nn import functional as F  # noqa: N812 - PyTorch's name
+from ops.errors import ArgumentError
+from tracer.nn import functional as F
 from tracer.nn.module import Module
 from tracer.tensor import Tensor
 
@@ -15,12 +16,28 @@ class ReLU(Module):
         return F.relu(x)
 
 
+class ReLU6(Module):
+    """x limited to 0 and 6."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Element by element."""
+        return F.relu6(x)
+
+
 class Sigmoid(Module):
     """1 / (1 + exp(-x))."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
         return F.sigmoid(x)
+
+
+class LogSigmoid(Module):
+    """The logarithm of sigmoid, without overflow."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Element by element."""
+        return F.logsigmoid(x)
 
 
 class Tanh(Module):
@@ -39,6 +56,14 @@ class SiLU(Module):
         return F.silu(x)
 
 
+class Mish(Module):
+    """x * tanh(softplus(x))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Element by element."""
+        return F.mish(x)
+
+
 class Softplus(Module):
     """log(1 + exp(x))."""
 
@@ -47,11 +72,53 @@ class Softplus(Module):
         return F.softplus(x)
 
 
+class Softsign(Module):
+    """x / (1 + |x|)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Element by element."""
+        return F.softsign(x)
+
+
+class SELU(Module):
+    """Scaled ELU, whose constants keep mean 0 and variance 1.
+
+    Reference: Klambauer et al., "Self-Normalizing Neural Networks", NeurIPS 2017.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Element by element."""
+        return F.selu(x)
+
+
+class Hardsigmoid(Module):
+    """x / 6 + 1 / 2, limited to 0 and 1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Element by element."""
+        return F.hardsigmoid(x)
+
+
+class Hardswish(Module):
+    """x * hardsigmoid(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Element by element."""
+        return F.hardswish(x)
+
+
 class GELU(Module):
-    """x times the normal distribution function at x; `approximate="tanh"` for the usual approximation."""
+    """x times the normal distribution function at x.
+
+    `approximate="tanh"` for the usual approximation of it.
+
+    Reference: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
+        if approximate not in ("none", "tanh"):
+            raise ArgumentError(f'approximate must be "none" or "tanh", got {approximate!r}')
         self.approximate = approximate
 
     def forward(self, x: Tensor) -> Tensor:
@@ -93,6 +160,24 @@ class LeakyReLU(Module):
     def extra_repr(self) -> str:
         """The slope."""
         return f"negative_slope={self.negative_slope}"
+
+
+class Hardtanh(Module):
+    """x limited to min_val and max_val."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        super().__init__()
+        if min_val >= max_val:
+            raise ArgumentError(f"min_val must be below max_val, got {min_val} and {max_val}")
+        self.min_val, self.max_val = min_val, max_val
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Element by element."""
+        return F.hardtanh(x, self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        """The limits."""
+        return f"min_val={self.min_val}, max_val={self.max_val}"
 
 
 class Softmax(Module):

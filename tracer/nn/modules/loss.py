@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracer.nn import functional as F  # noqa: N812 - PyTorch's name
+from ops.errors import ArgumentError
+from tracer.dispatch import located
+from tracer.nn import functional as F
 from tracer.nn.module import Module
 from tracer.tensor import Tensor
 
@@ -12,8 +14,13 @@ from tracer.tensor import Tensor
 class _Loss(Module):
     """A loss with a reduction: "mean", "sum" or "none"."""
 
+    _reductions: tuple[str, ...] = ("mean", "sum", "none")
+
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
+        if reduction not in self._reductions:
+            names = ", ".join(map(repr, self._reductions))
+            raise located(ArgumentError(f"reduction must be one of {names}, got {reduction!r}"))
         self.reduction = reduction
 
     def extra_repr(self) -> str:
@@ -24,7 +31,7 @@ class _Loss(Module):
 class MSELoss(_Loss):
     """(x - y) squared."""
 
-    def forward(self, input: Tensor, target: Any) -> Tensor:  # noqa: A002 - PyTorch's name
+    def forward(self, input: Tensor, target: Any) -> Tensor:
         """A 0-d Tensor unless the reduction is none."""
         return F.mse_loss(input, target, reduction=self.reduction)
 
@@ -32,44 +39,114 @@ class MSELoss(_Loss):
 class L1Loss(_Loss):
     """|x - y|."""
 
-    def forward(self, input: Tensor, target: Any) -> Tensor:  # noqa: A002 - PyTorch's name
+    def forward(self, input: Tensor, target: Any) -> Tensor:
         """A 0-d Tensor unless the reduction is none."""
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
-class BCELoss(_Loss):
-    """Binary cross-entropy of probabilities."""
+class SmoothL1Loss(_Loss):
+    """Quadratic below beta, linear above."""
 
-    def forward(self, input: Tensor, target: Any) -> Tensor:  # noqa: A002 - PyTorch's name
+    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.beta = beta
+
+    def forward(self, input: Tensor, target: Any) -> Tensor:
         """A 0-d Tensor unless the reduction is none."""
-        return F.binary_cross_entropy(input, target, reduction=self.reduction)
+        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+
+
+class HuberLoss(_Loss):
+    """Quadratic up to delta, linear above."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.delta = delta
+
+    def forward(self, input: Tensor, target: Any) -> Tensor:
+        """A 0-d Tensor unless the reduction is none."""
+        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
+
+
+class KLDivLoss(_Loss):
+    """Divergence of distributions, from log-probabilities; reduction "batchmean" is the usual."""
+
+    _reductions = ("mean", "sum", "none", "batchmean")
+
+    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__(reduction)
+        self.log_target = log_target
+
+    def forward(self, input: Tensor, target: Any) -> Tensor:
+        """A 0-d Tensor unless the reduction is none."""
+        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+
+
+class BCELoss(_Loss):
+    """Binary cross-entropy of probabilities; `weight` is a factor for each element."""
+
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+
+    def forward(self, input: Tensor, target: Any) -> Tensor:
+        """A 0-d Tensor unless the reduction is none."""
+        return F.binary_cross_entropy(input, target, self.weight, self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross-entropy of logits."""
+    """Binary cross-entropy of logits.
 
-    def forward(self, input: Tensor, target: Any) -> Tensor:  # noqa: A002 - PyTorch's name
+    `weight` is a factor for each element, `pos_weight` one for targets of 1.
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: Tensor, target: Any) -> Tensor:
         """A 0-d Tensor unless the reduction is none."""
-        return F.binary_cross_entropy_with_logits(input, target, reduction=self.reduction)
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, self.reduction, self.pos_weight
+        )
 
 
 class NLLLoss(_Loss):
-    """Minus the log-probability of the target class."""
+    """Minus the log-probability of the target class, from log-probabilities.
 
-    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+    `weight`: a factor for each class. `ignore_index`: a target that counts for nothing.
+    """
+
+    def __init__(
+        self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+    ) -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
 
-    def forward(self, input: Tensor, target: Any) -> Tensor:  # noqa: A002 - PyTorch's name
+    def forward(self, input: Tensor, target: Any) -> Tensor:
         """A 0-d Tensor unless the reduction is none."""
         return F.nll_loss(
-            input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction
+            input,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
         )
 
 
 class CrossEntropyLoss(_Loss):
-    """Cross-entropy of logits and classes, or probabilities of classes."""
+    """Cross-entropy of logits and classes, or probabilities of classes.
+
+    `weight`: a factor for each class. `ignore_index`: a target that counts for nothing.
+    `label_smoothing`: the share of the target that all classes get alike.
+    """
 
     def __init__(
         self,
@@ -82,7 +159,7 @@ class CrossEntropyLoss(_Loss):
         self.register_buffer("weight", weight)
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
-    def forward(self, input: Tensor, target: Any) -> Tensor:  # noqa: A002 - PyTorch's name
+    def forward(self, input: Tensor, target: Any) -> Tensor:
         """A 0-d Tensor unless the reduction is none."""
         return F.cross_entropy(
             input,

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracer.functions.creation import ones, zeros
-from tracer.nn import functional as F  # noqa: N812 - PyTorch's name
+from tracer.nn import functional as F
 from tracer.nn.module import Module
 from tracer.nn.parameter import Parameter
+from tracer.nn.sizes import shape
 from tracer.tensor import Tensor
 
 
 class LayerNorm(Module):
-    """(x - mean) / sqrt(variance + eps) * weight + bias over the last axes, which have `normalized_shape`.
+    """(x - mean) / sqrt(variance + eps) * weight + bias, over the last axes.
+
+    These have `normalized_shape`. `elementwise_affine` False: neither weight nor bias.
 
     Reference: Ba, Kiros and Hinton, "Layer Normalization", 2016.
     """
@@ -27,10 +30,13 @@ class LayerNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        self.normalized_shape, self.eps = shape, eps
-        self.register_parameter("weight", Parameter(ones(shape, dtype)) if elementwise_affine else None)
-        self.register_parameter("bias", Parameter(zeros(shape, dtype)) if elementwise_affine and bias else None)
+        self.normalized_shape, self.eps = shape("normalized_shape", normalized_shape), eps
+        self.elementwise_affine = elementwise_affine
+        made = self.normalized_shape if elementwise_affine else None
+        weight = None if made is None else Parameter(ones(made, dtype))
+        self.register_parameter("weight", weight)
+        offset = None if made is None or not bias else Parameter(zeros(made, dtype))
+        self.register_parameter("bias", offset)
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
@@ -38,4 +44,36 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         """Shape and epsilon."""
-        return f"{self.normalized_shape}, eps={self.eps}"
+        affine = f"elementwise_affine={self.elementwise_affine}"
+        return f"{self.normalized_shape}, eps={self.eps}, {affine}"
+
+
+class RMSNorm(Module):
+    """x / sqrt(mean(x * x) + eps) * weight, over the last axes.
+
+    These have `normalized_shape`. eps None: the element type's epsilon.
+
+    Reference: Zhang and Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape, self.eps = shape("normalized_shape", normalized_shape), eps
+        self.elementwise_affine = elementwise_affine
+        weight = Parameter(ones(self.normalized_shape, dtype)) if elementwise_affine else None
+        self.register_parameter("weight", weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """Shape and epsilon."""
+        affine = f"elementwise_affine={self.elementwise_affine}"
+        return f"{self.normalized_shape}, eps={self.eps}, {affine}"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from ops.errors import ArgumentError
-from tracer.nn import functional as F  # noqa: N812 - PyTorch's name
+from tracer.dispatch import located
+from tracer.nn import functional as F
 from tracer.nn.module import Module
 from tracer.tensor import Tensor
 
 
 class Dropout(Module):
-    """In training each element is zero with probability p, and the others are divided by 1 - p; else nothing.
+    """In training each element is zero with probability p, and the others are divided by 1 - p.
+
+    In evaluation the input is the result. Which elements are zero, the default generator decides
+    anew at each call, in a compiled program too, with the same bits as without.
 
     Reference: Srivastava et al., "Dropout", JMLR 2014.
     """
@@ -17,7 +21,7 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
         if not 0 <= p <= 1:
-            raise ArgumentError(f"the probability of dropout must be from 0 to 1, got {p}")
+            raise located(ArgumentError(f"the probability must be from 0 to 1, got {p}"))
         self.p = float(p)
 
     def forward(self, x: Tensor) -> Tensor:

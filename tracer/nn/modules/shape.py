@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ops.errors import ShapeError
+from ops.types import normalize_axis, short
+from tracer.dispatch import located
 from tracer.functions.movement import reshape
 from tracer.nn.module import Module
 from tracer.tensor import Tensor
 
 
 class Identity(Module):
-    """Its argument."""
+    """Its first argument; takes and ignores any others, also where it is made."""
 
-    def forward(self, x: Any) -> Any:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The argument."""
         return x
 
@@ -25,9 +32,15 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same elements."""
-        rank = x.ndim
-        start, end = self.start_dim % max(rank, 1), self.end_dim % max(rank, 1)
+        """The same elements. Raises `ShapeError` for axes that are not there."""
+        rank = max(x.ndim, 1)  # a 0-d Tensor becomes one of one element
+        try:
+            start = normalize_axis(self.start_dim, rank, "start_dim")
+            end = normalize_axis(self.end_dim, rank, "end_dim")
+            if start > end:
+                raise ShapeError(f"start_dim {start} lies behind end_dim {end}")
+        except ShapeError as error:
+            raise located(ShapeError(f"Flatten of {short(x.type)}: {error}")) from None
         size: Any = 1
         for d in x.shape[start : end + 1]:
             size = size * d
@@ -36,3 +49,20 @@ class Flatten(Module):
     def extra_repr(self) -> str:
         """The axes."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """An axis made several of the given sizes, one of which may be -1."""
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        super().__init__()
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same elements. Raises `ShapeError` where the sizes do not fit."""
+        axis = normalize_axis(self.dim, x.ndim, "dim")
+        return reshape(x, (*x.shape[:axis], *self.unflattened_size, *x.shape[axis + 1 :]))
+
+    def extra_repr(self) -> str:
+        """Axis and sizes."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
