@@ -245,7 +245,7 @@ class Specifier:
                     result.append([atom])
             return result
 
-        rows, inner = joined(self.shape.rows), joined(self.shape.inner)
+        rows, inner = (joined(atoms) for atoms in self._in_memory_order())
         self.flat = False
         folds = any(s.kind in ("row", "column", "split") for s in self.group.steps)
         finishing = any(s.kind == "finish" for s in self.group.steps)
@@ -276,6 +276,23 @@ class Specifier:
             if step.kind == "finish":
                 assert step.fold is not None
                 self._sizes[f"k{self.reduced[step.fold]}"] = self.reduced[step.fold]
+
+    def _in_memory_order(self) -> tuple[tuple[Atom, ...], tuple[Atom, ...]]:
+        """Rows and inner axis, their atoms in the order in which results lie in memory where no fold fixes another."""
+        kinds = {s.kind for s in self.group.steps}
+        rows, inner = self.shape.rows, self.shape.inner
+        if kinds & {"finish", "column", "split"}:
+            return rows, inner
+        whole = {*rows, *inner}
+        full = [a for a in self.accesses if a.role != "partial" and whole <= a.strides.keys()]
+        if not full:
+            return rows, inner
+        first = min(full, key=lambda a: a.role == "in")  # results before operands
+
+        def ordered(atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+            return tuple(sorted(atoms, key=lambda a: -abs(first.strides[a])))
+
+        return ordered(rows), inner if "row" in kinds else ordered(inner)
 
     def _is_partial(self, access: Access) -> bool:
         return any(access in group for group in self._partials.values())
