@@ -244,6 +244,10 @@ def test_vjp() -> None:
     check(product, 2 * X)
     check(pull(X)[0], 2 * X)
     assert aux == "aux"
+    _, pull = vjp(lambda x, k, name: tracer.take(x, k, axis=0) * len(name), X, np.array([1]), "ab")
+    dx, *others = pull(np.ones((1, 3)))
+    check(dx, np.array([[0, 0, 0], [2, 2, 2], [0, 0, 0], [0, 0, 0]]))
+    assert others == [None, None]
 
 
 def test_jvp() -> None:

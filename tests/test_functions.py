@@ -12,9 +12,15 @@ import pytest
 import scipy.special as special
 
 import tracer
+from ops.dims import Dim
 from ops.table import TABLE
-from ops.types import DTYPES, numpy_dtype
+from ops.types import DTYPES, Type, numpy_dtype
+from tracer import Tensor
 from tracer.functions import methods
+from tracer.graph import Graph, Value
+from tracer.interpret import interpret
+from tracer.nn import functional
+from tracer.recording import Recorder, recording
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -484,6 +490,46 @@ def test_public_names_are_documented() -> None:
         ):
             summary = (value.__doc__ or "").strip().partition("\n")[0]
             assert summary.endswith((".", ":")), name
+
+
+# ---- symbolic sizes ------------------------------------------------------------------------------
+
+SYMBOLIC: list[Callable[[Any, Any], Any]] = [
+    lambda x, k: x.mean() + x.std(0) / x.shape[0],
+    lambda x, k: x.reshape(x.shape[0], -1, 2).flatten(1),
+    lambda x, k: tracer.stack([x[0], x[-1], x[::-1][0]]),
+    lambda x, k: x[1:, ::2],
+    lambda x, k: x[tracer.arange(x.shape[0]), k],
+    lambda x, k: tracer.concat([x, x])[:, None].squeeze(),
+    lambda x, k: tracer.split(tracer.pad(x, ((0, 0), (1, 1))), 3, axis=1)[1],
+    lambda x, k: tracer.einsum("ij,kj->ik", x, x) @ x,
+    lambda x, k: tracer.take_along_axis(x, k[:, None], axis=1),
+    lambda x, k: tracer.full(x.shape, 1.0) + tracer.zeros_like(x),
+    lambda x, k: x[:, :1].expand(-1, 4) * tracer.one_hot(k, 4),
+    lambda x, k: tracer.roll(tracer.tile(x, (2, 1)), 1, axis=0),
+    lambda x, k: tracer.softmax(x, axis=0) + x.argmax() + x.max(dim=0).values,
+    lambda x, k: functional.cross_entropy(x, k, label_smoothing=0.1),
+    lambda x, k: tracer.grad(lambda x: functional.cross_entropy(x, k))(x),
+    lambda x, k: functional.normalize(functional.layer_norm(x, 4)),
+    lambda x, k: np.sum(x, axis=0) / np.shape(x)[0],
+]
+
+
+@pytest.mark.parametrize("number", range(len(SYMBOLIC)))
+def test_symbolic_sizes(number: int) -> None:
+    """Recorded with n rows, each function has the shape, and with n given the values, that it has eagerly."""
+    function, n = SYMBOLIC[number], Dim.symbol("n")
+    recorder = Recorder("symbolic")
+    inputs = [Value(Type("float64", (n, 4))), Value(Type("int64", (n,)))]
+    with recording(recorder):
+        result = function(*(Tensor.of_value(v, recorder) for v in inputs))
+        value = recorder.value_of(result)
+    graph = Graph(tuple(inputs), tuple(recorder.builder.nodes), (value,))
+    rows, classes = RNG.standard_normal((5, 4)), np.array([0, 3, 1, 2, 3])
+    wanted = function(tracer.tensor(rows), tracer.tensor(classes))
+    assert value.type.substitute({"n": 5}).shape == wanted.shape
+    (got,) = interpret(graph, [rows, classes])
+    np.testing.assert_allclose(got, np.asarray(wanted), rtol=1e-10, atol=1e-10)
 
 
 # ---- docs/functions.md ---------------------------------------------------------------------------

@@ -532,6 +532,19 @@ def test_augmented_assignment_is_in_place_where_no_gradient_is_concerned() -> No
     check(x.grad, np.full_like(A, 3))
 
 
+def test_augmented_assignment_of_numbers() -> None:
+    @trace
+    def schedule(x: Any, rate: float) -> Any:
+        rate *= 0.5
+        rate += 1
+        return x * rate
+
+    check(schedule(A, 3.0), A * 2.5)
+    assert schedule(A.astype(np.float32), 3.0).dtype == np.float32
+    with pytest.raises(tracer.ArgumentError, match="a Python number is not changed in place"):
+        trace(lambda rate: rate.add_(1))(3.0)
+
+
 def test_augmented_assignment_to_parts() -> None:
     def function(x: Any) -> Any:
         y = x + 0

@@ -16,7 +16,7 @@ import numpy as np
 import optree
 
 from ops.errors import ArgumentError, GradError
-from ops.types import is_floating, short
+from ops.types import dtype_name, is_floating, short
 from tracer.autograd import engine
 from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, cast, zeros, zeros_like
@@ -73,12 +73,22 @@ def _variable(leaf: Any, what: str) -> Tensor | None:
     return variable
 
 
+def _is_differentiable(leaf: Any) -> bool:
+    """Whether a leaf is a floating value."""
+    if isinstance(leaf, Tensor):
+        return is_floating(leaf.type.dtype)
+    if isinstance(leaf, np.ndarray | np.generic):
+        return is_floating(dtype_name(leaf.dtype))
+    return isinstance(leaf, float)
+
+
 def _variables(
-    args: tuple[Any, ...], argnums: tuple[int, ...]
+    args: tuple[Any, ...], argnums: tuple[int, ...], strict: bool
 ) -> tuple[list[Any], list[Tensor], list[Any]]:
     """Arguments with those of `argnums` made of variables; all variables.
 
-    For each such argument its tree and variables.
+    For each such argument its tree and variables. Leaves that are not floating are errors, or, when
+    not `strict`, constants, which have no variable.
     """
     replaced = list(args)
     everything: list[Tensor] = []
@@ -88,9 +98,12 @@ def _variables(
         several = len(leaves) > 1 or (leaves and leaves[0] is not args[number])
         variables = [
             _variable(leaf, f"leaf {k} of argument {number}" if several else f"argument {number}")
+            if strict or _is_differentiable(leaf)
+            else None
             for k, leaf in enumerate(leaves)
         ]
-        replaced[number] = _unflatten(structure, variables)
+        filled = [leaf if v is None else v for v, leaf in zip(variables, leaves, strict=True)]
+        replaced[number] = _unflatten(structure, filled)
         trees.append((structure, variables))
         everything += [v for v in variables if v is not None]
     return replaced, everything, trees
@@ -226,7 +239,7 @@ def _value_and_grad(
 ) -> tuple[Any, Any]:
     positions = _positions(argnums, len(args), _name(fn))
     recorded_outside = MODES.grad_enabled
-    replaced, variables, trees = _variables(args, positions)
+    replaced, variables, trees = _variables(args, positions, strict=True)
     with enable_grad():
         result = fn(*replaced, **kwargs)
     aux = None
@@ -291,11 +304,11 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
 
     vjp_fn takes cotangents in the structure of the value (floating leaves have their types, for
     others anything will do) and gives a tuple of gradients, one for each argument in its
-    structure. It may be called several times.
+    structure, with None for leaves that are not floating. It may be called several times.
     """
     _require_function(fn)
     recorded_outside = MODES.grad_enabled
-    replaced, variables, trees = _variables(args, tuple(range(len(args))))
+    replaced, variables, trees = _variables(args, tuple(range(len(args))), strict=False)
     with enable_grad():
         result = fn(*replaced)
     aux = None

@@ -53,6 +53,8 @@ def assign(x: Tensor, new: Tensor) -> Tensor:
 
     Raises `GradError`, `DTypeError`, `ShapeError` where that does not fit.
     """
+    if x.type.weak:
+        raise ArgumentError("a Python number is not changed in place; make a new one (x = x + y)")
     refuse_change(x)
     refuse_value(x, new)
     if _rank_of_kind(new.type.dtype) > _rank_of_kind(x.type.dtype):
@@ -127,9 +129,12 @@ def change(x: Tensor, function: Any, *operands: Any) -> Tensor:
 def update(x: Any, function: Any, other: Any) -> Tensor:
     """x += other and its like: in place where no gradient is concerned, else a new Tensor.
 
-    In a trace a view of another value gets a new Tensor too. Raises `GradError` for a leaf that
-    requires a gradient.
+    In a trace a view of another value, and a Python number, get a new Tensor too. Raises `GradError`
+    for a leaf that requires a gradient.
     """
+    if x.type.weak:
+        number: Tensor = function(x, other)
+        return number
     if x.is_leaf and x.requires_grad and MODES.grad_enabled:
         refuse_change(x)
     if gradients_forbid(x, other) or is_view(x):
