@@ -73,6 +73,17 @@ class Group:
     first: int = 0
     last: int = 0
     merged: Group | None = None
+    made: dict[Value, Dims] | None = None  # of a plain group: all its steps run over its whole space
+    whole: frozenset[Atom] = frozenset()
+
+    def note_plain(self) -> None:
+        """See whether every step is element by element over the whole space; then one more such step needs no proof."""
+        self.made = None
+        if any(s.kind != "map" for s in self.steps):
+            return
+        self.whole = frozenset(a for s in self.steps for d in (*s.operands, s.result) if d is not None for a in atoms_of(d))
+        if all(frozenset(atoms_of(s.result)) == self.whole for s in self.steps):
+            self.made = {s.node.outputs[0]: s.result for s in self.steps}
 
     def find(self) -> Group:
         """The group that this one has been merged into."""
@@ -225,6 +236,7 @@ class Fusion:
     def _place(self, step: Step, number: int) -> None:
         """Give a step a group, merged with its producers' where possible."""
         group = Group("kernel", [step], first=number, last=number)
+        group.note_plain()
         group.producers = self._producers(step.inputs)
         if step.fold is not None:
             group.producers = {self.finishes[step.fold.node].find()}
@@ -258,6 +270,8 @@ class Fusion:
         """Merge two groups; the reason why not, or ""."""
         if len(producer.steps) + len(consumer.steps) > MOST_NODES:
             return f"a kernel has at most {MOST_NODES} operations"
+        if self._append(producer, consumer):
+            return ""
         made = {s.output: s.result for s in producer.steps if s.output is not None}
         by: Substitution = {}
         for step in consumer.steps:
@@ -284,6 +298,34 @@ class Fusion:
             return "a value between them is computed elsewhere"
         return ""
 
+    def _append(self, producer: Group, consumer: Group) -> bool:
+        """The common case in constant time: one more step of the same shape for a plain group. False: ask the general rule."""
+        made = producer.made
+        if made is None or consumer.made is None or len(consumer.steps) != 1:
+            return False
+        step = consumer.steps[0]
+        shape = step.node.outputs[0].type.shape
+        image = next((made[v] for v in step.inputs if v in made and v.type.shape == shape), None)
+        if image is None or any(len(a) != len(b) for a, b in zip(image, step.result, strict=True)):
+            return False
+        by = {b: (a,) for old, new in zip(image, step.result, strict=True) for a, b in zip(old, new, strict=True)}
+        new = _substituted(step, by)
+        for v, dims in zip(step.inputs, new.operands, strict=True):
+            if v in made and dims != made[v]:
+                return False
+        between = self._order.between(producer, consumer)
+        if between is None:
+            return False
+        self._order.merge(producer, consumer, between)
+        step.operands, step.result = new.operands, new.result
+        producer.steps.append(step)
+        made[step.node.outputs[0]] = step.result
+        producer.producers |= consumer.producers
+        producer.producers.discard(producer)
+        producer.last = max(producer.last, consumer.last)
+        consumer.merged = producer
+        return True
+
     def _join(self, target: Group, other: Group, steps: list[Step]) -> bool:
         """Make two groups one, unless what lies between them reads from the one and is read by the other."""
         between = self._order.between(target, other)
@@ -295,6 +337,7 @@ class Fusion:
         target.steps = sorted((*target.steps, *other.steps), key=lambda s: s.index)
         target.producers = {p.find() for p in target.producers | other.producers} - {target, other}
         target.first, target.last = min(target.first, other.first), max(target.last, other.last)
+        target.note_plain()
         other.merged = target
         return True
 
