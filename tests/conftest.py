@@ -25,6 +25,8 @@ GOLDEN = ROOT / "tests" / "golden"
 # does, and that the suite's time grows with every sample.
 KERNEL_LIMIT = 1500
 
+NOTES = pytest.StashKey[list[str]]()  # lines that tests want printed
+
 # Hypothesis: the same examples in every ordinary run, so that a red run is red again; `make fuzz`
 # goes looking.
 hypothesis.settings.register_profile(
@@ -79,15 +81,21 @@ def kernels_compiled() -> int:
 
 
 class KernelCount:
-    """Sums the kernels that a run's processes compiled, prints it, fails the run over the limit."""
+    """Sums the kernels that a run's processes compiled, prints it, fails the run over the limit.
+
+    Prints the notes of all processes too.
+    """
 
     def __init__(self) -> None:
         self.compiled = 0
+        self.notes: list[str] = []
 
     @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
     def pytest_testnodedown(self, node: object) -> None:
         # Filled by pytest_sessionfinish below. A worker that died left none; its tests have failed.
-        self.compiled += getattr(node, "workeroutput", {}).get("kernels_compiled", 0)
+        output = getattr(node, "workeroutput", {})
+        self.compiled += output.get("kernels_compiled", 0)
+        self.notes += output.get("notes", [])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -96,6 +104,8 @@ class KernelCount:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for note in [*self.notes, *terminalreporter.config.stash.get(NOTES, [])]:
+            terminalreporter.write_line(note)
         fresh = terminalreporter.config.getoption("--fresh-kernels")
         start = "from an empty cache" if fresh else "the others were cached"
         line = f"kernels compiled: {self.compiled} ({start}; at most {KERNEL_LIMIT})"
@@ -108,6 +118,7 @@ class KernelCount:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if is_worker(session.config):
         session.config.workeroutput["kernels_compiled"] = kernels_compiled()
+        session.config.workeroutput["notes"] = session.config.stash.get(NOTES, [])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -120,6 +131,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 # ---- fixtures ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def note(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """`note(text)`: a line that is printed when the run is over, whether tests passed or not."""
+    return request.config.stash.setdefault(NOTES, []).append
 
 
 @pytest.fixture
