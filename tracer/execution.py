@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from codegen.memory import allocate
+from ops.errors import ArgumentError
 from ops.types import Type, short
 from tracer.graph import Graph, Value
-from tracer.tensor import Tensor, intern
+from tracer.sharing import Sharing
+from tracer.tensor import Tensor, intern, is_plain
 
 
 class Executable:
@@ -47,11 +49,17 @@ class Executable:
                 self._results.append(("new", self.lowering.output_slots[number], type_))
             else:
                 self._results.append(("input", number_of[v], type_))
+        self._names = graph.input_names
+        self.sharing = Sharing([int(t.size) * t.itemsize for t, _ in self._inputs], self._names, self.updates.values())
         self._new = [(t, int(t.size) * t.itemsize) for kind, _, t in self._results if kind == "new"]
         self._workspace = self.lowering.workspace
 
     def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
-        """Outputs as Tensors; those with an update are written to their input. Raises `BoundsError` before anything is written."""
+        """Outputs as Tensors; those with an update are written to their input.
+
+        Raises `BoundsError` for an index that is out of range and `ArgumentError` for memory that cannot be written, before
+        anything is.
+        """
         if self._check is not None:
             self._check(inputs)
         words: list[Any] = []
@@ -62,21 +70,29 @@ class Executable:
                 words.append(float(x))
                 continue
             tensor = x if isinstance(x, Tensor) else Tensor.of_array(x)
-            if tensor._array is not None and not _usable(tensor._array):
-                plain = Tensor.of_array(np.ascontiguousarray(tensor._array).reshape(tensor._array.shape))
-                copied.append((k, tensor, plain))
-                tensor = plain
+            array = tensor._array
+            if array is not None:
+                if k in self.sharing.written and not array.flags.writeable:
+                    raise ArgumentError(
+                        f"{self._names[k] or f'operand {k}'} is changed in place, and its array is read-only; pass a copy of it"
+                    )
+                if not is_plain(array):
+                    plain = Tensor.of_array(np.array(array, type_.numpy, order="C"))
+                    copied.append((k, tensor, plain))
+                    tensor = plain
             if tensor.type.dtype != type_.dtype or tensor.type.shape != type_.shape:
                 raise AssertionError(f"input {k}: expected {short(type_)}, got {short(tensor.type)}")
             keep.append(tensor)
             words.append(tensor._pointer or tensor.pointer)
+        if self.sharing.written:
+            self._refuse_sharing(words, copied)
         blocks = [allocate(size) for _, size in self._new]
         words += [b.pointer for b in blocks]
         workspace = allocate(self._workspace) if self._workspace else None
         words.append(workspace.pointer if workspace is not None else 0)
         self._call(*words)
         for k, original, plain in copied:
-            if k in self.updates.values():
+            if k in self.sharing.written:
                 original._array[...] = plain._array
         fresh = iter(zip(blocks, self._new, strict=True))
         results: list[Tensor] = []
@@ -90,6 +106,12 @@ class Executable:
                 results.append(tensor if kind == "update" else tensor.detach())
         return results
 
+    def _refuse_sharing(self, words: Sequence[Any], copied: Sequence[tuple[int, Tensor, Tensor]]) -> None:
+        operands: list[Any] = [None if weak else word for word, (_, weak) in zip(words, self._inputs, strict=True)]
+        for k, original, _ in copied:
+            operands[k] = original._array
+        self.sharing.check(operands)
+
     def kernels(self) -> Kernels:
         """The generated kernels."""
         return Kernels([p.text for p in self.lowering.planned if p.text])
@@ -99,10 +121,6 @@ class Executable:
         from tracer.lowering.report import report
 
         return report(self.lowering)
-
-
-def _usable(array: np.ndarray[Any, Any]) -> bool:
-    return bool(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative)
 
 
 class Kernels(list[str]):

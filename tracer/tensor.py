@@ -35,6 +35,12 @@ def intern(type_: Type) -> Type:
     return found
 
 
+def is_plain(array: Array) -> bool:
+    """Whether an array lies as programs read it: row-major, aligned, in the machine's byte order."""
+    flags = array.flags
+    return bool(flags.c_contiguous and flags.aligned and array.dtype.isnative)
+
+
 class Tensor(Methods):
     """An n-dimensional array that records what is done to it.
 
@@ -158,11 +164,14 @@ class Tensor(Methods):
 
     @property
     def pointer(self) -> int:
-        """The address of the first element."""
-        if not self._pointer:
-            array = self.array
-            self._pointer = array.__array_interface__["data"][0]
-        return self._pointer
+        """The address of the first element. Kept where programs may read and write all elements as they lie."""
+        if self._pointer:
+            return self._pointer
+        array = self.array
+        pointer: int = array.__array_interface__["data"][0]
+        if array.flags.writeable and is_plain(array):
+            self._pointer = pointer
+        return pointer
 
     # ---- what NumPy and PyTorch users ask first
     @property
@@ -332,7 +341,7 @@ class Tensor(Methods):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.grad_fn is not None:
             raise GradError("only leaves can be pickled; use t.detach()")
-        return _restore, (type(self), np.ascontiguousarray(self.array), self._requires_grad)
+        return _restore, (type(self), np.array(self.array, order="C"), self._requires_grad)
 
 
 def _restore(kind: type[Tensor], array: Array, requires_grad: bool) -> Tensor:

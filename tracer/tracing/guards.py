@@ -133,7 +133,7 @@ def build_guard(
         if path is not None:
             same(path.expression, scalar.container, f"{path.name} was another object")
         name = constant(scalar.container)
-        lines.append(f"if {name}[{scalar.key!r}].__class__ is not float: return {f'{scalar.key} is no float'!r}")
+        lines.append(f"if {name}[{scalar.key!r}].__class__ is not float and not isinstance({name}[{scalar.key!r}], float): return {f'{scalar.key} is no float'!r}")
     body = "\n        ".join(lines) or "pass"
     source = (
         "def guard(fn):\n    try:\n        "

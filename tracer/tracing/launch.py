@@ -16,7 +16,7 @@ from ops.types import numpy_dtype
 from tracer.autograd.history import CompiledNode
 from tracer.modes import MODES
 from tracer.nn.parameter import Parameter
-from tracer.tensor import Tensor
+from tracer.tensor import Array, Tensor, is_plain
 
 if TYPE_CHECKING:
     from tracer.tracing.entry import Entry
@@ -25,21 +25,26 @@ MISS = object()
 
 
 def ready(tensor: Tensor) -> int:
-    """The address of a Tensor's elements if they lie row-major, else 0."""
+    """The address of a Tensor's elements if programs can read them as they lie, else 0."""
     array = tensor._array
-    if array is None or not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
-        return 0
-    pointer: int = array.__array_interface__["data"][0]
-    tensor._pointer = pointer
+    return tensor.pointer if array is not None and is_plain(array) else 0
+
+
+def ready_to_write(tensor: Tensor) -> int:
+    """The address of a Tensor's elements if programs can change them as they lie, else 0."""
+    array = tensor._array
+    return tensor.pointer if array is not None and array.flags.writeable and is_plain(array) else 0
+
+
+def array_pointer(array: Array) -> int:
+    """The same for an array that is read."""
+    pointer: int = array.__array_interface__["data"][0] if is_plain(array) else 0
     return pointer
 
 
-def array_pointer(array: np.ndarray[Any, Any]) -> int:
-    """The same for an array."""
-    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
-        return 0
-    pointer: int = array.__array_interface__["data"][0]
-    return pointer
+def array_to_write(array: Array) -> int:
+    """The same for an array that is changed."""
+    return array_pointer(array) if array.flags.writeable else 0
 
 
 def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | None:
@@ -55,12 +60,15 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
         "ndarray": np.ndarray,
         "MODES": MODES,
         "ready": ready,
+        "ready_to_write": ready_to_write,
         "array_pointer": array_pointer,
+        "array_to_write": array_to_write,
         "allocate": allocate,
         "new": object.__new__,
         "guard": entry.guard,
         "fn": entry.fn,
         "call": executable._call,
+        "keep": executable,  # its constants, which the program points to
         "released": CompiledNode.released_node(recorded.graph.name),
     }
     lines: list[str] = []
@@ -75,6 +83,7 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
     if names:
         lines.append(f"{', '.join(names)}, = args")
     words: dict[int, str] = {}
+    written = executable.sharing.written
     base = len(recorded.captures) + len(recorded.scalars)
     position = {leaf: base + k for k, leaf in enumerate(recorded.argument_leaves)}
     for k, (leaf, x) in enumerate(zip(leaves, names, strict=True)):
@@ -84,14 +93,14 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
                 f"if ({x}.__class__ is not Tensor and {x}.__class__ is not Parameter) or {x}.type is not {kind} "
                 f"or {x}._requires_grad is not {leaf.requires_grad}: return MISS"
             )
-            lines.append(f"p{k} = {x}._pointer or ready({x})")
+            lines.append(f"p{k} = {x}._pointer or {'ready_to_write' if position[k] in written else 'ready'}({x})")
             lines.append(f"if not p{k}: return MISS")
             words[position[k]] = f"p{k}"
         elif leaf.kind == "array":
             assert leaf.type is not None
             dtype, shape = constant(numpy_dtype(leaf.type.dtype)), constant(leaf.type.shape)
             lines.append(f"if {x}.__class__ is not ndarray or {x}.dtype is not {dtype} or {x}.shape != {shape}: return MISS")
-            lines.append(f"p{k} = array_pointer({x})")
+            lines.append(f"p{k} = {'array_to_write' if position[k] in written else 'array_pointer'}({x})")
             lines.append(f"if not p{k}: return MISS")
             words[position[k]] = f"p{k}"
         elif leaf.kind == "float":
@@ -101,6 +110,9 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
             value = leaf.value.value
             if value is None or value is True or value is False:
                 lines.append(f"if {x} is not {value!r}: return MISS")
+            elif isinstance(value, float | complex):  # -0.0 is another value than 0.0
+                kept = f"{constant(type(value))} or repr({x}) != {constant(repr(value))}"
+                lines.append(f"if {x}.__class__ is not {kept}: return MISS")
             else:
                 name = constant(value)
                 lines.append(f"if {x}.__class__ is not {name}.__class__ or {x} != {name}: return MISS")
@@ -109,18 +121,27 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
     lines.append("if guard(fn) is not None: return MISS")
     for number, capture in enumerate(recorded.captures):
         if not isinstance(capture.object, Tensor):
-            lines.append(f"c{number} = array_pointer({constant(capture.object)})")
+            lines.append(f"c{number} = {'array_to_write' if number in written else 'array_pointer'}({constant(capture.object)})")
             lines.append(f"if not c{number}: return MISS")
         else:
             source = constant(capture.object)
             if capture.is_grad:
                 lines.append(f"g{number} = {source}._grad")
                 source = f"g{number}"
-            lines.append(f"c{number} = {source}._pointer or ready({source})")
+            lines.append(f"c{number} = {source}._pointer or {'ready_to_write' if number in written else 'ready'}({source})")
             lines.append(f"if not c{number}: return MISS")
         words[number] = f"c{number}"
     for number, scalar in enumerate(recorded.scalars):
-        words[len(recorded.captures) + number] = f"{constant(scalar.container)}[{scalar.key!r}]"
+        lines.append(f"s{number} = {constant(scalar.container)}[{scalar.key!r}]")
+        lines.append(f"if s{number}.__class__ is not float: return MISS")
+        words[len(recorded.captures) + number] = f"s{number}"
+    if written:
+        constants["sharing"] = executable.sharing.may_share
+        state = "".join(f"c{k}, " for k in range(len(recorded.captures)))
+        given = [k for k, leaf in enumerate(leaves) if leaf.kind in ("tensor", "array")]
+        arguments = "".join(f"p{k}, " for k in given)
+        numbers = constant(tuple(position[k] for k in given))
+        lines.append(f"if sharing(({state}), {numbers}, ({arguments})): return MISS")
     inputs = [words[k] for k in range(base + len(recorded.argument_leaves))]
     if executable._check is not None:
         constants["check"] = executable._check.test_words
