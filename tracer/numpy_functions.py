@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ArgumentError, GradError, TraceError
-from ops.types import dtype_name
+from ops.types import dtype_name, normalize_axis
 from tracer.functions import (
     arithmetic,
     creation,
@@ -25,6 +25,7 @@ from tracer.functions import (
 )
 from tracer.functions.creation import as_tensor, cast, copied
 from tracer.functions.mutation import copy_into
+from tracer.functions.subscripts import get_item
 from tracer.modes import MODES
 from tracer.tensor import Tensor
 
@@ -274,6 +275,62 @@ def _squeezed(x: Any, axis: Any = None) -> Tensor:
     return movement.squeeze(x, axis)
 
 
+def _at_least(rank: int) -> Function:
+    """Axes of size 1 added as numpy.atleast_1d and atleast_2d do: in front."""
+
+    def widened(*arrays: Any) -> Any:
+        tensors = [as_tensor(a) for a in arrays]
+        wide = tuple(
+            movement.expand_dims(t, tuple(range(rank - t.ndim))) if t.ndim < rank else t
+            for t in tensors
+        )
+        return wide[0] if len(wide) == 1 else wide
+
+    return widened
+
+
+def _vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    return _concatenate([_at_least(2)(t) for t in tup], 0, dtype=dtype)
+
+
+def _hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    tensors = [_at_least(1)(t) for t in tup]
+    return _concatenate(tensors, 0 if tensors[0].ndim == 1 else 1, dtype=dtype)
+
+
+def _column_stack(tup: Any) -> Tensor:
+    tensors = [as_tensor(t) for t in tup]
+    columns = [movement.reshape(t, (t.type.size, 1)) if t.ndim < 2 else t for t in tensors]
+    return joining.concat(columns, axis=1)
+
+
+def _diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
+) -> Tensor:
+    _no("diff", prepend=prepend, append=append)
+    x = as_tensor(a)
+    place = normalize_axis(axis, x.ndim)
+    before = (slice(None),) * place
+    for _ in range(n):
+        after, first = get_item(x, (*before, slice(1, None))), get_item(x, (*before, slice(-1)))
+        differ = logic.not_equal if x.type.dtype == "bool" else arithmetic.subtract
+        x = differ(after, first)
+    return x
+
+
+def _trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> Tensor:
+    _no("trace", out=out)
+    return reductions.sum(movement.diagonal(a, offset, axis1, axis2), -1, dtype)
+
+
+def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = np._NoValue) -> Tensor:
+    _no("ptp", out=out)
+    keep = keepdims is not np._NoValue and bool(keepdims)
+    return arithmetic.subtract(reductions.max(a, axis, keep), reductions.min(a, axis, keep))
+
+
 def _argument(function: Function, name: str) -> Function:
     def position(
         a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = np._NoValue
@@ -298,10 +355,14 @@ FUNCTIONS: dict[Function, Function] = {
     np.argmin: _argument(reductions.argmin, "argmin"),
     np.around: _round,
     np.array_equal: _array_equal,
+    np.argwhere: lambda a: joining.stack(list(indexing.nonzero(a)), axis=1),
+    np.atleast_1d: _at_least(1),
+    np.atleast_2d: _at_least(2),
     np.average: _average,
     np.broadcast_arrays: lambda *arrays, subok=False: movement.broadcast_arrays(*arrays),
     np.broadcast_to: lambda array, shape, subok=False: movement.broadcast_to(array, shape),
     np.clip: _clip,
+    np.column_stack: _column_stack,
     np.concatenate: _concatenate,
     np.copy: lambda a, order="K", subok=False: copied(as_tensor(a)),
     np.count_nonzero: lambda a, axis=None, *, keepdims=False: reductions.count_nonzero(
@@ -309,12 +370,17 @@ FUNCTIONS: dict[Function, Function] = {
     ),
     np.cumsum: _cumsum,
     np.diagonal: _diagonal,
+    np.diff: _diff,
     np.dot: _dot,
     np.einsum: _einsum,
     np.empty_like: _like(0),
     np.expand_dims: lambda a, axis: movement.expand_dims(a, axis),
+    np.fliplr: lambda m: movement.flip(m, 1),
+    np.flipud: lambda m: movement.flip(m, 0),
+    np.flatnonzero: lambda a: indexing.nonzero(_ravel(a))[0],
     np.flip: lambda m, axis=None: movement.flip(m, axis),
     np.full_like: _full_like,
+    np.hstack: _hstack,
     np.inner: lambda a, b, /: linear_algebra.tensordot(a, b, ([-1], [-1])),
     np.isclose: lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: logic.isclose(
         a, b, rtol, atol, equal_nan
@@ -336,6 +402,7 @@ FUNCTIONS: dict[Function, Function] = {
     np.outer: _outer,
     np.pad: _pad,
     np.prod: _reduction(reductions.prod, "prod", typed=True),
+    np.ptp: _ptp,
     np.ravel: _ravel,
     np.repeat: lambda a, repeats, axis=None: joining.repeat(a, repeats, axis),
     np.reshape: _reshape,
@@ -355,10 +422,12 @@ FUNCTIONS: dict[Function, Function] = {
     np.take_along_axis: lambda arr, indices, axis=-1: indexing.take_along_axis(arr, indices, axis),
     np.tensordot: lambda a, b, axes=2: linear_algebra.tensordot(a, b, axes),
     np.tile: lambda A, reps: joining.tile(A, reps),  # noqa: N803 - NumPy's name
+    np.trace: _trace,
     np.transpose: _transpose,
     np.tril: lambda m, k=0: movement.tril(m, k),
     np.triu: lambda m, k=0: movement.triu(m, k),
     np.var: _spread(reductions.var, "var"),
+    np.vstack: _vstack,
     np.where: _where,
     np.zeros_like: _like(0),
 }

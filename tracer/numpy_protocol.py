@@ -7,6 +7,7 @@ lose gradients and the trace.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -39,8 +40,11 @@ UFUNCS: dict[str, Function] = {
     "bitwise_xor": logic.bitwise_xor,
     "ceil": arithmetic.ceil,
     "copysign": arithmetic.copysign,
+    "conjugate": arithmetic.positive,
     "cos": transcendental.cos,
     "cosh": transcendental.cosh,
+    "deg2rad": lambda x: arithmetic.multiply(x, math.pi / 180),
+    "degrees": lambda x: arithmetic.multiply(x, 180 / math.pi),
     "divide": arithmetic.divide,
     "equal": logic.equal,
     "exp": transcendental.exp,
@@ -78,6 +82,8 @@ UFUNCS: dict[str, Function] = {
     "positive": arithmetic.positive,
     "power": arithmetic.pow,
     "float_power": arithmetic.pow,
+    "rad2deg": lambda x: arithmetic.multiply(x, 180 / math.pi),
+    "radians": lambda x: arithmetic.multiply(x, math.pi / 180),
     "reciprocal": arithmetic.reciprocal,
     "remainder": arithmetic.remainder,
     "right_shift": logic.bitwise_right_shift,
@@ -158,8 +164,22 @@ def _divmod(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
 
 # ---- other functions -----------------------------------------------------------------------------
 
-# How they print: what NumPy does with an array is right for the elements of a Tensor.
-_PRINTING = {np.array2string, np.array_repr, np.array_str}
+# These look at arrays, or write them to files, and compute nothing that a gradient or a trace could miss.
+LOOKING = {
+    np.array2string,
+    np.array_repr,
+    np.array_str,
+    np.can_cast,
+    np.iscomplexobj,
+    np.isrealobj,
+    np.may_share_memory,
+    np.result_type,
+    np.save,
+    np.savetxt,
+    np.savez,
+    np.savez_compressed,
+    np.shares_memory,
+}
 
 
 @public
@@ -168,9 +188,14 @@ def array_function(self: Tensor, func: Function, types: Any, args: Any, kwargs: 
     function = FUNCTIONS.get(func)
     if function is not None:
         return function(*args, **kwargs)
-    if func in _PRINTING:
-        return func(*(a._data() if isinstance(a, Tensor) else a for a in args), **kwargs)
+    if func in LOOKING:
+        keywords = {name: _array(value) for name, value in kwargs.items()}
+        return func(*map(_array, args), **keywords)
     raise _refusal(f"{getattr(func, '__module__', 'numpy')}.{getattr(func, '__name__', func)}")
+
+
+def _array(x: Any) -> Any:
+    return x.array if isinstance(x, Tensor) else x
 
 
 def attach() -> None:
