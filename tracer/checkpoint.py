@@ -1,178 +1,168 @@
 """Saving: weights as safetensors, and a whole training run in one file.
 
-A checkpoint is a safetensors file: arrays by name, everything else as JSON in its header. Nothing in it is code, so a file from
-anywhere is read safely. Files are written beside their place and moved there: all or nothing.
+A checkpoint is a safetensors file: arrays by name, everything else as JSON in its header. Nothing
+in it is code, so a file from anywhere is read safely.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ops.errors import ArgumentError, CheckpointError
+from ops.errors import ArgumentError, CheckpointError, DTypeError, ShapeError
 from ops.types import Type
+from tracer.functions.public import public
 from tracer.random import Generator, default_generator
+from tracer.state import array_of_value, outside_traces, write
 from tracer.tensor import Tensor
+from tracer.tensor_file import Array, Path, checked_names, read_file, write_file
 
 if TYPE_CHECKING:
     from tracer.nn.module import Module
     from tracer.optim.optimizer import Optimizer
 
 _FORMAT = "tracer-checkpoint-1"
+_STATE = Type("uint64", (2,))
 
 
-def save_file(tensors: Mapping[str, Any], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
-    """Write arrays by name as a safetensors file. Raises `CheckpointError` if it cannot be written."""
-    from safetensors import serialize
+@public
+def save_file(
+    tensors: Mapping[str, Any], path: Path, metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write Tensors or arrays by name, and strings beside them, as a safetensors file.
 
-    data = {
-        name: {"dtype": array.dtype.name, "shape": list(array.shape), "data": array.tobytes()}
-        for name, array in ((n, np.ascontiguousarray(_array(t)).reshape(np.shape(t))) for n, t in tensors.items())
-    }
-    _write(serialize(data, dict(metadata) if metadata else None), path)
+    The file appears complete or not at all. Raises `CheckpointError` if it cannot be written.
+    """
+    outside_traces("a file is written")
+    if not isinstance(tensors, Mapping):
+        raise ArgumentError(f"save_file takes a dict of arrays, got {type(tensors).__name__}")
+    strings = dict(metadata or {})
+    checked_names(tensors, strings)
+    write_file({n: array_of_value(n, t) for n, t in tensors.items()}, path, strings)
 
 
-def load_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Read a safetensors file: Tensors by name. Raises `CheckpointError` for a file that is missing or damaged."""
-    return _read(path)[0]
+@public
+def load_file(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file: Tensors by name.
+
+    Raises `CheckpointError` for a file that is missing or damaged.
+    """
+    return {name: Tensor.of_array(array) for name, array in read_file(path)[0].items()}
 
 
+@public
 def save_checkpoint(
-    path: str | os.PathLike[str],
+    path: Path,
     model: Module,
     optimizer: Optimizer | None = None,
     generator: Generator | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a whole training run: parameters and buffers, the optimiser's state and options, the random generator's state.
+    """Write a whole training run; with `load_checkpoint` it goes on as if it had not stopped.
 
-    `generator`: the default one unless given. `extra`: anything that JSON holds, such as the epoch. With `load_checkpoint`
-    training goes on bit for bit as if it had not stopped.
+    Saved are parameters and persistent buffers, the optimiser's state and options, and the state
+    of the random generator (the default one unless another is given), to the bit. Gradients are
+    not: save after a step. `extra`: anything that JSON holds, such as the epoch or a scheduler's
+    `state_dict()`.
+
+    The file appears complete or not at all. Raises `CheckpointError` if it cannot be written.
     """
-    tensors: dict[str, Any] = {f"model.{n}": t for n, t in model.state_dict().items()}
+    outside_traces("a checkpoint is written")
     header: dict[str, Any] = {"extra": dict(extra or {})}
+    tensors: dict[str, Any] = {f"model.{n}": t for n, t in model.state_dict().items()}
     if optimizer is not None:
         state = optimizer.state_dict()
         for number, members in state["state"].items():
-            for name, t in members.items():
-                tensors[f"optimizer.{number}.{name}"] = t
-        header["param_groups"] = state["param_groups"]
+            tensors |= {f"optimizer.{number}.{name}": t for name, t in members.items()}
         header["optimizer"] = type(optimizer).__name__
+        header["param_groups"] = state["param_groups"]
     tensors["generator"] = (generator or default_generator).get_state()
     try:
         text = json.dumps(header)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"extra and the optimiser's options must be what JSON holds: {error}") from None
-    save_file(tensors, path, {"format": _FORMAT, "tracer": text})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"extra and options must be what JSON holds: {error}") from None
+    save_file(tensors, path, {"format": _FORMAT, "run": text})
 
 
+@public
 def load_checkpoint(
-    path: str | os.PathLike[str],
+    path: Path,
     model: Module,
     optimizer: Optimizer | None = None,
     generator: Generator | None = None,
 ) -> dict[str, Any]:
     """Restore what `save_checkpoint` wrote, all or nothing; returns `extra`.
 
-    Raises `CheckpointError` for a file that is missing, damaged or of another kind, `ArgumentError` or `ShapeError` when it does
-    not fit the model or optimiser.
+    Without `optimizer` the optimiser's part of the file is left alone.
+
+    Raises `CheckpointError` for a file that is missing, damaged or no checkpoint; `ArgumentError`,
+    `ShapeError` or `DTypeError` when it does not fit the model or the optimiser.
     """
-    tensors, metadata = _read(path)
+    outside_traces("a checkpoint is loaded")
+    name = os.fspath(path)
+    arrays, metadata = read_file(path)
     if metadata.get("format") != _FORMAT:
-        raise CheckpointError(f"{os.fspath(path)} is no checkpoint of this library; for plain weights use load_file")
+        raise CheckpointError(f"{name} is no checkpoint of a training run; for weights: load_file")
+    header, weights, states = _sorted_out(name, arrays, metadata)
+    commits: list[Callable[[], None]] = []
     try:
-        header = json.loads(metadata["tracer"])
-        extra = dict(header["extra"])
-    except (KeyError, ValueError, TypeError, RecursionError):
-        raise CheckpointError(f"{os.fspath(path)}: the header is damaged") from None
-    weights = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
-    before = {n: np.array(t.array) for n, t in model.state_dict().items()}
-    if optimizer is not None and header.get("optimizer") != type(optimizer).__name__:
-        raise ArgumentError(f"the checkpoint was written with {header.get('optimizer')}, not {type(optimizer).__name__}")
-    generator_state = tensors.get("generator")
-    if generator_state is None or generator_state.type != Type("uint64", (2,)):
-        raise CheckpointError(f"{os.fspath(path)}: the generator's state is missing")
-    model.load_state_dict(weights)
-    if optimizer is not None:
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, t in tensors.items():
-            kind, _, rest = name.partition(".")
-            number, _, member = rest.partition(".")
-            if kind == "optimizer" and number.isdigit():
-                state.setdefault(int(number), {})[member] = t
-        try:
-            optimizer.load_state_dict({"state": state, "param_groups": header["param_groups"]})
-        except (KeyError, TypeError, ArgumentError) as error:
-            model.load_state_dict(before)
-            raise ArgumentError(f"{os.fspath(path)} does not fit the optimiser: {error}") from None
-    (generator or default_generator).set_state(generator_state)
+        commits.append(_of_model(model, weights))
+        if optimizer is not None:
+            commits.append(_of_optimizer(optimizer, header, states))
+    except (ArgumentError, DTypeError, ShapeError) as error:
+        text = str(error).partition("\n  at ")[0]  # the line is added once more
+        raise type(error)(f"{name}: {text}") from None
+    for commit in commits:
+        commit()
+    (generator or default_generator).set_state(arrays["generator"])
+    extra: dict[str, Any] = header["extra"]
     return extra
 
 
-def _array(x: Any) -> np.ndarray[Any, Any]:
-    return x._data() if isinstance(x, Tensor) else np.asarray(x)
-
-
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    from safetensors import SafetensorError, deserialize
-
+def _sorted_out(
+    name: str, arrays: Mapping[str, Array], metadata: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Array], dict[int, dict[str, Array]]]:
+    """Header, weights, and the optimiser's states by number."""
     try:
-        with open(path, "rb") as file:
-            raw = file.read()
-    except OSError as error:
-        raise CheckpointError(f"{os.fspath(path)} cannot be read: {error.strerror or error}") from None
-    result: dict[str, Tensor] = {}
-    try:
-        for name, view in deserialize(raw):
-            dtype = _DTYPES[view["dtype"]]
-            array = np.frombuffer(view["data"], Type(dtype).numpy).reshape(view["shape"]).copy()
-            result[name] = Tensor.of_array(array)
-        length = int.from_bytes(raw[:8], "little")
-        metadata = json.loads(raw[8 : 8 + length]).get("__metadata__", {})
-    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{os.fspath(path)} is no valid safetensors file: {error}") from None
-    return result, metadata
+        header = json.loads(metadata["run"])
+        if type(header["extra"]) is not dict:
+            raise TypeError
+    except (KeyError, ValueError, TypeError, RecursionError):
+        raise CheckpointError(f"{name}: what it says of the run cannot be read") from None
+    if "generator" not in arrays or Type.of(arrays["generator"]) != _STATE:
+        raise CheckpointError(f"{name}: the random generator's state is missing")
+    weights: dict[str, Array] = {}
+    states: dict[int, dict[str, Array]] = {}
+    for key, array in arrays.items():
+        kind, _, rest = key.partition(".")
+        number, _, member = rest.partition(".")
+        if kind == "model" and rest:
+            weights[rest] = array
+        elif kind == "optimizer" and number.isdecimal() and len(number) < 10 and member:
+            states.setdefault(int(number), {})[member] = array
+        elif key != "generator":
+            raise CheckpointError(f"{name}: {key!r:.80} is no part of a training run")
+    return header, weights, states
 
 
-_DTYPES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "U16": "uint16",
-    "I16": "int16",
-    "U32": "uint32",
-    "I32": "int32",
-    "U64": "uint64",
-    "I64": "int64",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
-}
+def _of_model(model: Module, weights: Mapping[str, Array]) -> Callable[[], None]:
+    _, pairs = model._match(weights, strict=True, copy=False)
+    return lambda: write(pairs)
 
 
-def _write(data: bytes, path: str | os.PathLike[str]) -> None:
-    """All of the file or nothing."""
-    target = os.fspath(path)
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=".tracer-", dir=os.path.dirname(os.path.abspath(target)))
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise CheckpointError(f"{target} cannot be written: {error.strerror or error}") from None
+def _of_optimizer(
+    optimizer: Optimizer, header: Mapping[str, Any], states: Mapping[int, Mapping[str, Array]]
+) -> Callable[[], None]:
+    saved, own = header.get("optimizer"), type(optimizer).__name__
+    if saved != own:
+        raise ArgumentError(
+            f"it was saved with the optimiser {saved!r:.40}, to be loaded into {own}"
+        )
+    return optimizer._match(
+        {"state": states, "param_groups": header.get("param_groups")}, copy=False
+    )
 
 
 __all__ = ["load_checkpoint", "load_file", "save_checkpoint", "save_file"]
-

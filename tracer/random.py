@@ -141,7 +141,7 @@ def uniform(
     name = dtype_name("float32" if dtype is None else dtype)
     if not is_floating(name):
         raise DTypeError(f"uniform numbers are floating, got dtype {name}; use randint")
-    if not low <= high or not math.isfinite(float(np.asarray(high - low, numpy_dtype(name)))):
+    if not low <= high or not math.isfinite(_rounded(high - low, name)):
         raise ArgumentError(
             f"uniform needs low <= high, a finite distance apart in {name}; got {low} and {high}"
         )
@@ -151,8 +151,13 @@ def uniform(
     if low == 0.0:
         return u
     # The sum may be rounded up to high.
-    last = np.nextafter(np.asarray(high, numpy_dtype(name)), np.asarray(low, numpy_dtype(name)))
+    last = np.nextafter(_rounded(high, name), _rounded(low, name))
     return minimum(add(u, low), float(last))
+
+
+def _rounded(x: float, dtype: str) -> Any:
+    with np.errstate(over="ignore"):
+        return np.asarray(x, numpy_dtype(dtype))[()]
 
 
 @public

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ops.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from ops.errors import ArgumentError, DTypeError, TraceError
 from ops.types import dtype_name, is_floating, short
 from tracer.dispatch import located
+from tracer.functions.public import public
 from tracer.modes import MODES
 from tracer.nn.parameter import Parameter
 from tracer.state import Array, fitted, outside_traces, require_writable, write
@@ -406,6 +407,7 @@ class Module:
         """Parameters and persistent buffers by path; they share memory with the module."""
         return {path: member.detach() for path, member in self._state().items()}
 
+    @public
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True
     ) -> IncompatibleKeys:
@@ -424,29 +426,22 @@ class Module:
     ) -> tuple[IncompatibleKeys, list[tuple[Tensor, Array]]]:
         """The values to write, checked; nothing has changed yet."""
         if not isinstance(state, Mapping):
-            raise located(
-                ArgumentError(f"a state is a mapping of names, got {type(state).__name__}")
-            )
+            raise ArgumentError(f"a state is a mapping of names, got {type(state).__name__}")
         own = self._state()
         keys = IncompatibleKeys(
             [n for n in own if n not in state], [str(n) for n in state if n not in own]
         )
         kind = type(self).__name__
         if strict and (keys.missing_keys or keys.unexpected_keys):
-            raise located(
-                ArgumentError(
-                    f"the state does not fit {kind}: missing {_listed(keys.missing_keys)}; "
-                    f"unexpected {_listed(keys.unexpected_keys)}"
-                )
+            raise ArgumentError(
+                f"the state does not fit {kind}: missing {_listed(keys.missing_keys)}; "
+                f"unexpected {_listed(keys.unexpected_keys)}"
             )
         pairs = []
         for name, member in own.items():
             if name in state:
-                try:
-                    require_writable(f"{kind}.{name}", member)
-                    pairs.append((member, fitted(f"{kind}.{name}", state[name], member, copy)))
-                except (ArgumentError, DTypeError, ShapeError) as error:
-                    raise located(error) from None
+                require_writable(f"{kind}.{name}", member)
+                pairs.append((member, fitted(f"{kind}.{name}", state[name], member, copy)))
         return keys, pairs
 
     # ---- printing

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ops.errors import ArgumentError, DTypeError, ShapeError
+from ops.errors import ArgumentError, DTypeError
 from ops.types import is_floating, short
 from tracer.dispatch import located
 from tracer.functions.creation import cast
+from tracer.functions.public import public
 from tracer.modes import enable_grad, no_grad
 from tracer.optim.options import Options, plain
 from tracer.recording import assign
@@ -194,17 +195,14 @@ class Optimizer:
         state = {k: {n: t.detach() for n, t in self.state[p].items()} for p, k in number.items()}
         return {"state": state, "param_groups": groups}
 
+    @public
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Copy options and state from a `state_dict`, all or nothing.
 
         Raises `ArgumentError`, `ShapeError` or `DTypeError` when they do not fit.
         """
         outside_traces("an optimiser's state is loaded")
-        try:
-            commit = self._match(state_dict)
-        except (ArgumentError, DTypeError, ShapeError) as error:
-            raise located(error) from None
-        commit()
+        self._match(state_dict)()
 
     def _match(self, state_dict: Mapping[str, Any], copy: bool = True) -> Callable[[], None]:
         """What loads a state that was found to fit; nothing has changed yet."""

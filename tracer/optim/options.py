@@ -62,7 +62,7 @@ def _number(name: str, value: Any) -> float:
         raise located(ArgumentError(f"{name} is a number, got {value!r:.60}"))
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise located(ArgumentError(f"{name} is a number, got {value!r:.60}")) from None
 
 
