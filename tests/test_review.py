@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import pickle
 import random
+import threading
+import time
 import weakref
 
 import numpy as np
@@ -217,3 +219,106 @@ def test_minus_zero_is_another_static_argument() -> None:
     for _ in range(2):
         assert sign(x, 0.0).item() == np.inf
         assert sign(x, -0.0).item() == -np.inf
+
+
+# ---- state of traced functions -------------------------------------------------------------------
+
+
+def test_gradients_of_arguments_that_backward_gives_them_in_a_trace() -> None:
+    @trace
+    def accumulate(x):
+        tracer.sum(x * x).backward()
+
+    first, second = tracer.tensor([1.0, 2.0], requires_grad=True), tracer.tensor([3.0, 4.0], requires_grad=True)
+    for k in range(1, 4):
+        accumulate(first)
+        np.testing.assert_array_equal(first.grad, [2 * k, 4 * k])
+    accumulate(second)
+    np.testing.assert_array_equal(second.grad, [6, 8])
+    assert accumulate.timings().traces == 2  # with and without a gradient that is there
+
+    @trace
+    def renew(x):
+        x.grad = None
+        tracer.sum(x * x).backward()
+        return x.grad
+
+    for _ in range(3):
+        np.testing.assert_array_equal(renew(first), [2, 4])
+        np.testing.assert_array_equal(first.grad, [2, 4])
+    assert renew.timings().traces == 1
+
+
+def test_a_gradient_is_cleared_that_was_not_there_when_the_function_was_traced() -> None:
+    weight = tracer.tensor([1.0, 2.0], requires_grad=True)
+
+    @trace
+    def clear(x):
+        weight.grad = None
+        return x * 2.0
+
+    clear(np.ones(2, np.float32))
+    for _ in range(2):
+        tracer.sum(weight).backward()
+        clear(np.ones(2, np.float32))
+        assert weight.grad is None
+
+
+def test_a_number_of_a_trace_that_is_over() -> None:
+    kept = []
+
+    @trace
+    def leak(x, s):
+        kept.append(s)
+        return x * s
+
+    leak(np.ones(2, np.float32), 0.5)
+    for use in (float, bool):
+        with pytest.raises(tracer.TraceError):
+            use(kept[0])
+
+
+def test_a_float_argument_that_is_changed_in_place_is_another_number() -> None:
+    @trace
+    def halve(x, s):
+        s *= 0.5
+        return x * s, s
+
+    for s in (3.0, 5.0):
+        for _ in range(2):
+            scaled, half = halve(np.ones(2, np.float32), s)
+            np.testing.assert_array_equal(scaled, [s / 2, s / 2])
+            assert float(half) == s / 2
+    assert halve.timings().traces == 1
+
+
+def test_errors_of_a_call_carry_the_line_of_the_call() -> None:
+    take = trace(lambda x, k: tracer.take(x, k, axis=0))
+    x = np.arange(3, dtype=np.float32)
+    take(x, np.array([1]))
+    for _ in range(2):
+        with pytest.raises(tracer.BoundsError, match=r"an index is out of range.*(?s:.*)test_review\.py:\d+") as caught:
+            take(x, np.array([7]))
+        assert str(caught.value).count("test_review.py") == 1
+
+
+def test_two_threads_trace_a_function_once() -> None:
+    inside = threading.Barrier(2, timeout=60)
+
+    @trace
+    def slow(x):
+        time.sleep(0.05)
+        return x * 3.0
+
+    def call() -> None:
+        inside.wait()
+        results.append(slow(np.ones(4, np.float32)))
+
+    results: list[tracer.Tensor] = []
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(results) == 2 and all((r.array == 3).all() for r in results)
+    assert slow.timings().traces == 1

@@ -21,17 +21,25 @@ from tracer.tensor import Tensor
 
 
 class Capture:
-    """An outside Tensor or array that the trace read, or (`is_grad`) a Tensor's gradient: its first value in the graph."""
+    """An outside Tensor or array that the trace read, or (`is_grad`) the gradient of a `Holder`: its first value in the graph."""
 
     __slots__ = ("is_grad", "object", "value")
 
     def __init__(self, object_: Any, value: Value, is_grad: bool = False) -> None:
         self.object, self.value, self.is_grad = object_, value, is_grad
 
-    @property
-    def current(self) -> Any:
-        """What to read in a call."""
-        return self.object._grad if self.is_grad else self.object
+    def current(self, leaves: Sequence[Any]) -> Any:
+        """What to read in a call with these argument leaves."""
+        return held_by(self.object, leaves)._grad if self.is_grad else self.object
+
+
+Holder = Tensor | int
+"""Whose `.grad` is meant: an outside Tensor, or the number of an argument leaf, which is another Tensor at each call."""
+
+
+def held_by(holder: Holder, leaves: Sequence[Any]) -> Any:
+    """The Tensor that a holder is in a call with these argument leaves."""
+    return leaves[holder] if isinstance(holder, int) else holder
 
 
 class ScalarCapture:
@@ -51,10 +59,11 @@ class Recorder:
         self.captures: dict[int, Capture] = {}
         self.scalars: dict[tuple[int, Any], ScalarCapture] = {}
         self.mutated: dict[int, tuple[Tensor, Value]] = {}
-        self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}
-        self.read_grads: dict[int, tuple[Tensor, bool]] = {}
+        self.arguments: dict[int, tuple[int, Tensor]] = {}  # by placeholder: the leaf's number, the Tensor that was passed
+        self.grads: dict[int, tuple[Holder, Tensor | None]] = {}
+        self.read_grads: dict[int, tuple[Holder, bool]] = {}
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
-        self.flags: list[tuple[Any, str, bool]] = []
+        self.flags: dict[tuple[int, str], tuple[Any, str, bool]] = {}
         self.rebound: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor]] = {}
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
@@ -112,7 +121,7 @@ class Recorder:
     def is_nonzero(self, container: Any, key: str) -> bool:
         """Whether container[key] is not 0, which decides the program's structure; checked at each call."""
         result = bool(container[key] != 0)
-        self.flags.append((container, key, result))
+        self.flags[id(container), key] = container, key, result
         return result
 
     def refuse_data(self, tensor: Tensor) -> None:
@@ -131,7 +140,7 @@ class Recorder:
         """Called when Python asks a traced Tensor for its value: float arguments that alone decide it become static."""
         from tracer.tracing.record import NeedNumber
 
-        if tensor._value is None:
+        if tensor._value is None or MODES.recorder is not self:
             return
         made = {v: node for node in self.builder.nodes for v in node.outputs}
         roots: set[Value] = set()
@@ -193,20 +202,26 @@ class Recorder:
         """tensor.grad as the trace sees it."""
         if id(tensor) in self.grads:
             return self.grads[id(tensor)][1]
+        holder: Holder = tensor
+        outside = tensor
         if tensor._recorder is self:
-            return tensor._grad
-        self.read_grads[id(tensor)] = (tensor, tensor._grad is not None)
-        if tensor._grad is None:
+            if id(tensor) not in self.arguments:
+                return tensor._grad
+            holder, outside = self.arguments[id(tensor)]
+        self.read_grads[id(tensor)] = (holder, outside._grad is not None)
+        if outside._grad is None:
             return None
         found = self.grad_captures.get(id(tensor))
         if found is None:
-            capture = Capture(tensor, Value(tensor._grad.type.strong()), is_grad=True)
+            capture = Capture(holder, Value(outside._grad.type.strong()), is_grad=True)
             found = self.grad_captures[id(tensor)] = capture, Tensor.of_value(capture.value, self)
         return found[1]
 
     def write_grad(self, tensor: Tensor, value: Tensor | None) -> None:
         """tensor.grad = value, when the program runs."""
-        if tensor._recorder is self:
+        if id(tensor) in self.arguments:
+            self.grads[id(tensor)] = (self.arguments[id(tensor)][0], value)
+        elif tensor._recorder is self:
             tensor._grad = value
         else:
             self.grads[id(tensor)] = (tensor, value)

@@ -44,9 +44,11 @@ class IndexCheck:
         for (node, size), wrong in zip(self.nodes, bad, strict=True):
             if wrong:
                 where = f"\n  at {node.source}" if node.source else ""
-                raise BoundsError(
+                error = BoundsError(
                     f"{node.op.name}: an index is out of range for an axis of size {size}; possible: {-size} to {size - 1}{where}"
                 )
+                error.located = bool(where)  # type: ignore[attr-defined]
+                raise error
 
 
 def checks(graph: Graph) -> IndexCheck | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from tracer.dispatch import BUILDER
 from tracer.execution import Executable
 from tracer.graph import Graph, used
 from tracer.modes import MODES, enable_grad
+from tracer.recording import held_by
 from tracer.tensor import Tensor, intern
 from tracer.tracing.guards import build_guard
 from tracer.tracing.record import Recorded
@@ -38,6 +40,7 @@ class Entry:
         self._executable: Executable | None = None
         self._backward: Executable | None = None
         self._launch: Any = _UNKNOWN
+        self._lock = threading.Lock()  # compiling once, whoever asks
         self.graph = self._named()
 
     def _named(self) -> Graph:
@@ -47,6 +50,8 @@ class Entry:
         for number, capture in enumerate(recorded.captures):
             path = self.paths.get(id(capture.object))
             name = path.name if path and path.name else f"captured{number}"
+            if isinstance(capture.object, int):
+                name = self.names[capture.object]
             names.append(f"{name}.grad" if capture.is_grad else name)
         for scalar in recorded.scalars:
             path = self.paths.get(id(scalar.container))
@@ -64,20 +69,25 @@ class Entry:
     def executable(self) -> Executable:
         """The compiled program."""
         if self._executable is None:
-            recorded = self.recorded
-            state = {id(c.object): k for k, c in enumerate(recorded.captures) if not c.is_grad}
-            base = len(recorded.captures) + len(recorded.scalars)
-            number = recorded.result_count
-            updates: dict[int, int] = {}
-            for tensor in recorded.mutated:
-                updates[number] = state[id(tensor)]
-                number += 1
-            for leaf in recorded.mutated_arguments:
-                updates[number] = base + recorded.argument_leaves.index(leaf)
-                number += 1
-            count = len(self.graph.outputs)
-            self._executable = Executable(self.graph, updates, range(count - recorded.residuals, count))
+            with self._lock:
+                if self._executable is None:
+                    self._executable = self._compile()
         return self._executable
+
+    def _compile(self) -> Executable:
+        recorded = self.recorded
+        state = {id(c.object): k for k, c in enumerate(recorded.captures) if not c.is_grad}
+        base = len(recorded.captures) + len(recorded.scalars)
+        number = recorded.result_count
+        updates: dict[int, int] = {}
+        for tensor in recorded.mutated:
+            updates[number] = state[id(tensor)]
+            number += 1
+        for leaf in recorded.mutated_arguments:
+            updates[number] = base + recorded.argument_leaves.index(leaf)
+            number += 1
+        count = len(self.graph.outputs)
+        return Executable(self.graph, updates, range(count - recorded.residuals, count))
 
     def launch(self, args: tuple[Any, ...]) -> Any:
         """The fast way into the program for calls like this one, None if there is none."""
@@ -90,15 +100,17 @@ class Entry:
 
     def backward_executable(self) -> Executable:
         """The compiled program of the gradients of the results."""
+        assert self.recorded.backward is not None
         if self._backward is None:
-            assert self.recorded.backward is not None
-            self._backward = Executable(self.recorded.backward, {})
+            with self._lock:
+                if self._backward is None:
+                    self._backward = Executable(self.recorded.backward, {})
         return self._backward
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run the program on argument leaves and do what the trace did: outputs, state, gradients."""
         recorded, executable = self.recorded, self.executable
-        inputs: list[Any] = [c.current for c in recorded.captures]
+        inputs: list[Any] = [c.current(leaves) for c in recorded.captures]
         inputs += [s.container[s.key] for s in recorded.scalars]
         inputs += [leaves[k] for k in recorded.argument_leaves]
         results = executable(inputs)
@@ -109,12 +121,9 @@ class Entry:
         for leaf in recorded.mutated_arguments:
             if isinstance(leaves[leaf], Tensor):
                 leaves[leaf]._version += 1
-        for tensor, present in recorded.grads:
-            if present:
-                tensor._grad = results[number]
-                number += 1
-            else:
-                tensor._grad = None
+        for holder, present in recorded.grads:
+            held_by(holder, leaves)._grad = results[number] if present else None
+            number += present
         if recorded.backward is not None:
             self._attach(results, number, inputs)
         out = []

@@ -6,13 +6,15 @@ It runs at every call, so it is straight-line Python: follow each access path, c
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tracer.recording import Holder
 from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.record import Recorded
 
+Guard = Callable[[Any, Sequence[Any]], str | None]
 _SCALARS = (bool, int, float, str, type(None))
 
 
@@ -36,8 +38,8 @@ def _function_guards(fn: types.FunctionType) -> list[tuple[str, Any]]:
 
 def build_guard(
     fn: Any, recorded: Recorded, objects: Mapping[str, Any]
-) -> tuple[Callable[[Any], str | None], dict[int, Path], str]:
-    """(guard, paths of captured objects by id, source). `guard(fn)` is None when all holds, else what changed.
+) -> tuple[Guard, dict[int, Path], str]:
+    """(guard, paths of captured objects by id, source). `guard(fn, leaves)` is None when all holds, else what changed.
 
     `objects`: arguments that the signature compares by identity, such as modules, under their names; what was read through them
     has a path too.
@@ -67,6 +69,9 @@ def build_guard(
         name = f"k{len(constants)}"
         constants[name] = value
         return name
+
+    def holder(whose: Holder) -> str:
+        return f"leaves[{whose}]" if isinstance(whose, int) else constant(whose)
 
     def same(expression: str, value: Any, what: str) -> None:
         lines.append(f"if {expression} is not {constant(value)}: return {what!r}")
@@ -104,8 +109,8 @@ def build_guard(
         lines.append(f"if ({constant(container)}[{key!r}] != 0) is not {flag}: return {f'{key} became {0 if flag else 1}'!r}")
     for capture in recorded.captures:
         if capture.is_grad:
-            known = constant(intern(capture.object._grad.type))
-            name = constant(capture.object)
+            known = constant(intern(capture.value.type))
+            name = holder(capture.object)
             lines.append(f"if {name}._grad is None or {name}._grad.type != {known}: return {'a gradient changed'!r}")
             continue
         path = paths.get(id(capture.object))
@@ -125,18 +130,19 @@ def build_guard(
             lines.append(
                 f"if {name}.shape != {shape} or {name}.dtype != {dtype}: return {'a captured array changed its type'!r}"
             )
-    for tensor, present in recorded.read_grads:
+    for whose, present in recorded.read_grads:
         test = "is None" if present else "is not None"
-        lines.append(f"if {constant(tensor)}._grad {test}: return {'a gradient that was there is gone, or the other way round'!r}")
+        lines.append(f"if {holder(whose)}._grad {test}: return {'a gradient that was there is gone, or the other way round'!r}")
     for scalar in recorded.scalars:
         path = paths.get(id(scalar.container))
         if path is not None:
             same(path.expression, scalar.container, f"{path.name} was another object")
         name = constant(scalar.container)
-        lines.append(f"if {name}[{scalar.key!r}].__class__ is not float and not isinstance({name}[{scalar.key!r}], float): return {f'{scalar.key} is no float'!r}")
+        lines.append(f"v = {name}[{scalar.key!r}]")
+        lines.append(f"if v.__class__ is not float and not isinstance(v, float): return {f'{scalar.key} is no float'!r}")
     body = "\n        ".join(lines) or "pass"
     source = (
-        "def guard(fn):\n    try:\n        "
+        "def guard(fn, leaves):\n    try:\n        "
         + body
         + "\n    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
         + "        return 'an object that the trace used is gone'\n    return None\n"

@@ -16,6 +16,7 @@ from ops.types import numpy_dtype
 from tracer.autograd.history import CompiledNode
 from tracer.modes import MODES
 from tracer.nn.parameter import Parameter
+from tracer.recording import Holder
 from tracer.tensor import Array, Tensor, is_plain
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
         constants[name] = value
         return name
 
+    def holder(whose: Holder) -> str:
+        return f"x{whose}" if isinstance(whose, int) else constant(whose)
+
     names = [f"x{k}" for k in range(len(leaves))]
     lines.append(f"if len(args) != {len(leaves)} or MODES.grad_enabled is not {entry.grad_enabled}: return MISS")
     if names:
@@ -118,13 +122,13 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
                 lines.append(f"if {x}.__class__ is not {name}.__class__ or {x} != {name}: return MISS")
         else:
             lines.append(f"if {x} is not {constant(leaf.value.object)}: return MISS")
-    lines.append("if guard(fn) is not None: return MISS")
+    lines.append("if guard(fn, args) is not None: return MISS")
     for number, capture in enumerate(recorded.captures):
-        if not isinstance(capture.object, Tensor):
+        if isinstance(capture.object, np.ndarray):
             lines.append(f"c{number} = {'array_to_write' if number in written else 'array_pointer'}({constant(capture.object)})")
             lines.append(f"if not c{number}: return MISS")
         else:
-            source = constant(capture.object)
+            source = holder(capture.object)
             if capture.is_grad:
                 lines.append(f"g{number} = {source}._grad")
                 source = f"g{number}"
@@ -163,9 +167,9 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
     lines.append(f"call({', '.join([*inputs, *outputs])})")
     wanted = {o.number for o in recorded.outputs if o.kind == "program"}
     first_grad = recorded.result_count + len(recorded.mutated) + len(recorded.mutated_arguments)
-    grads: list[tuple[Tensor, int | None]] = []
-    for tensor, present in recorded.grads:
-        grads.append((tensor, first_grad if present else None))
+    grads: list[tuple[str, int | None]] = []
+    for whose, present in recorded.grads:
+        grads.append((holder(whose), first_grad if present else None))
         if present:
             wanted.add(first_grad)
             first_grad += 1
@@ -185,8 +189,8 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
         lines.append(f"{constant(tensor)}._version += 1")
     for leaf in recorded.mutated_arguments:
         lines.append(f"if x{leaf}.__class__ is not ndarray: x{leaf}._version += 1")
-    for tensor, number_or_none in grads:
-        lines.append(f"{constant(tensor)}._grad = {'None' if number_or_none is None else results[number_or_none]}")
+    for whose_grad, number_or_none in grads:
+        lines.append(f"{whose_grad}._grad = {'None' if number_or_none is None else results[number_or_none]}")
     parts = []
     for output in recorded.outputs:
         if output.kind == "program":

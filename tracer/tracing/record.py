@@ -14,7 +14,7 @@ from ops.errors import TraceError
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
 from tracer.modes import MODES
-from tracer.recording import Capture, Recorder, ScalarCapture, recording
+from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
 from tracer.tracing.signature import NAMESPACE, Leaf
 
@@ -49,8 +49,8 @@ class Recorded:
     tree: Any
     mutated: list[Tensor]
     mutated_arguments: list[int]
-    grads: list[tuple[Tensor, bool]]
-    read_grads: list[tuple[Tensor, bool]]
+    grads: list[tuple[Holder, bool]]
+    read_grads: list[tuple[Holder, bool]]
     flags: list[tuple[Any, str, bool]]
     modules: list[Any]
     result_count: int
@@ -77,6 +77,8 @@ def record(
         placeholder._requires_grad = leaf.requires_grad
         if leaf.kind == "float":
             recorder.numbers[value] = number
+        elif leaf.kind == "tensor":
+            recorder.arguments[id(placeholder)] = number, x
         originals[number] = value
         dynamic.append(number)
         placeholders.append(placeholder)
@@ -94,7 +96,10 @@ def _finish(
     dynamic: list[int],
     leaves: Sequence[Any],
 ) -> Recorded:
-    arguments = {id(placeholders[k]): k for k in dynamic}
+    changed = [k for k in dynamic if placeholders[k]._value is not originals[k]]
+    # a number that changed is another number: only what has memory changes in place
+    mutated_arguments = [k for k in changed if isinstance(leaves[k], Tensor | np.ndarray)]
+    arguments = {id(placeholders[k]): k for k in dynamic if k not in changed or k in mutated_arguments}
     result_leaves, tree = optree.tree_flatten(result, none_is_leaf=True, namespace=NAMESPACE)
     outputs: list[Output] = []
     values: list[Value] = []
@@ -126,9 +131,8 @@ def _finish(
         recorder.assign(old, new)
     mutated = list(recorder.mutated.values())
     values += [value for _, value in mutated]
-    mutated_arguments = [k for k in dynamic if placeholders[k]._value is not originals[k]]
     values += [placeholders[k]._value for k in mutated_arguments]
-    grads = [(t, g) for t, g in recorder.grads.values() if g is not None or t._grad is not None]
+    grads = list(recorder.grads.values())
     values += [recorder.value_of(g) for _, g in grads if g is not None]
     recorded = Recorded(
         graph=recorder.builder.build(()),
@@ -139,9 +143,9 @@ def _finish(
         tree=tree,
         mutated=[t for t, _ in mutated],
         mutated_arguments=mutated_arguments,
-        grads=[(t, g is not None) for t, g in grads],
+        grads=[(holder, g is not None) for holder, g in grads],
         read_grads=list(recorder.read_grads.values()),
-        flags=list(recorder.flags),
+        flags=list(recorder.flags.values()),
         modules=list(recorder.modules.values()),
         result_count=count,
     )

@@ -74,15 +74,18 @@ class TracedFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if MODES.recorder is not None or not CONFIG.jit:
             return self._function(*args, **kwargs)  # inside another trace: inlined
-        if not kwargs and self._launch is not None:
-            result: R = self._launch(args)
-            if result is not MISS:
-                return result
-        entry, leaves = self._find(args, kwargs)
-        result = entry.run(leaves)
-        if not kwargs and CONFIG.fast:
-            self._launch = entry.launch(args)
-        return result
+        try:
+            if not kwargs and self._launch is not None:
+                result: R = self._launch(args)
+                if result is not MISS:
+                    return result
+            entry, leaves = self._find(args, kwargs)
+            result = entry.run(leaves)
+            if not kwargs and CONFIG.fast:
+                self._launch = entry.launch(args)
+            return result
+        except TracerError as error:
+            raise located(error) from None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -107,18 +110,27 @@ class TracedFunction(Generic[P, R]):
         leaves, tree = flatten(args, kwargs)
         signature = self._classify(leaves, tree, args, kwargs)
         key = (tree, signature, MODES.grad_enabled)
-        entries = self._entries.get(key)
+        entry, reason = self._known(key, leaves)
+        if entry is None:
+            with self._lock:
+                entry, reason = self._known(key, leaves)  # another thread may have traced it meanwhile
+                if entry is None:
+                    entry = self._trace(args, kwargs, leaves, tree, signature, reason)
+        return entry, leaves
+
+    def _known(self, key: Any, leaves: list[Any]) -> tuple[Entry | None, str | None]:
+        """The entry whose guard holds; else None and what changed for the first one. Lists of entries are replaced, never changed."""
+        entries = self._entries.get(key, ())
         reason = None
-        if entries is not None:
-            for position, entry in enumerate(entries):
-                changed = entry.guard(entry.fn)
-                if changed is None:
-                    if position:
-                        entries.insert(0, entries.pop(position))
-                    return entry, leaves
-                reason = reason or changed
-        with self._lock:
-            return self._trace(args, kwargs, leaves, tree, signature, reason), leaves
+        for position, entry in enumerate(entries):
+            changed = entry.guard(entry.fn, leaves)
+            if changed is None:
+                if position:
+                    with self._lock:
+                        self._entries[key] = [entry, *(e for e in self._entries.get(key, ()) if e is not entry)]
+                return entry, None
+            reason = reason or changed
+        return None, reason
 
     def _classify(self, leaves: list[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Leaf, ...]:
         static = self._static_numbers(args, kwargs) if self._static else frozenset()
@@ -167,8 +179,7 @@ class TracedFunction(Generic[P, R]):
         entry.trace_seconds = time.perf_counter() - start
         self._report(signature, reason)
         key = (tree, signature, MODES.grad_enabled)
-        kept = self._entries.setdefault(key, [])
-        kept.insert(0, entry)
+        self._entries[key] = [entry, *self._entries.get(key, ())]
         self._count += 1
         self._bound()
         return entry
@@ -197,9 +208,10 @@ class TracedFunction(Generic[P, R]):
         """Drop the oldest programs beyond the limit."""
         total = sum(len(e) for e in self._entries.values())
         while total > self._max_traces:
-            key = next(iter(self._entries))
-            self._entries[key].pop()
-            if not self._entries[key]:
+            key, kept = next(iter(self._entries.items()))
+            if len(kept) > 1:
+                self._entries[key] = kept[:-1]
+            else:
                 del self._entries[key]
             total -= 1
 
