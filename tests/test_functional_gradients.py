@@ -199,6 +199,30 @@ def test_values_that_gradients_need_and_that_change_in_place() -> None:
     check(state.grad, 2 * W)
 
 
+def test_what_backward_leaves_may_be_changed_in_place() -> None:
+    seed = tracer.tensor(np.ones(3))
+    for form in FORMS:
+        x, y = (tracer.tensor(np.ones(3), requires_grad=True) for _ in range(2))
+
+        def clipped(g: Any, x: Any = x, y: Any = y) -> None:
+            (x + y).backward(g)
+            x.grad.mul_(0.5)
+            y.grad.add_(1)
+
+        form(clipped)(seed)
+        check(x.grad, np.full(3, 0.5))
+        check(y.grad, np.full(3, 2.0))
+        check(seed, np.ones(3))
+
+        def again(y: Any = y) -> None:
+            y.grad.zero_()
+            (y * 2).sum().backward()
+            y.grad.mul_(3)
+
+        form(again)()
+        check(y.grad, np.full(3, 6.0))
+
+
 def test_gradients_of_gradients_through_traced_functions_that_change_state() -> None:
     count = tracer.tensor(np.zeros(()))
 

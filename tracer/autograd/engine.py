@@ -30,11 +30,25 @@ def backward(
     try:
         leaves = _walk(tensors, gradients, None, retain_graph, create_graph)
         with enable_grad() if create_graph else no_grad():
+            known = {id(g) for g in gradients or ()}
             for leaf, grad in leaves:
                 old = leaf.grad
-                leaf.grad = grad if old is None else BUILDER.op("Add", old, grad)
+                leaf.grad = _own(grad, leaf, known) if old is None else BUILDER.op("Add", old, grad)
+                known.add(id(grad))
     except TracerError as error:
         raise located(error) from None
+
+
+def _own(gradient: Tensor, leaf: Tensor, known: set[int]) -> Tensor:
+    """A gradient for `.grad`, which may be changed in place: it shares neither object nor memory with anything else."""
+    array = gradient._array
+    if MODES.recorder is not None:
+        alone = id(gradient) not in known and not leaf.is_symbolic
+    else:
+        alone = id(gradient) not in known and (array is None or (array.flags.owndata and array.flags.writeable))
+        alone = alone and id(array) not in known
+    result: Tensor = gradient if alone else BUILDER.op("Cast", gradient, to=gradient.type.dtype)
+    return result
 
 
 def grad(

@@ -150,8 +150,9 @@ def copied(x: Tensor) -> Tensor:
 
     In a trace, where values never change, a value of its own.
     """
-    result: Tensor = apply("Reshape", x, shape=x.type.shape)
-    return owned(result)
+    result: Tensor = x if x.type.weak else apply("Cast", x, to=x.type.dtype)
+    contiguous = result._array is None or result._array.flags.c_contiguous
+    return result if contiguous else owned(result)
 
 
 def owned(x: Tensor) -> Tensor:

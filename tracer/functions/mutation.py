@@ -111,6 +111,8 @@ def is_view(x: Tensor) -> bool:
     recorder = MODES.recorder
     if recorder is None or x._recorder is not recorder:
         return False
+    if any(gradient is x for _, gradient in recorder.grads.values()):
+        return False  # what is in .grad has memory of its own
     for node in reversed(recorder.builder.nodes):
         if any(v is x._value for v in node.outputs):
             return isinstance(node.op.compute, View) or node.op.name == "Split"
