@@ -52,6 +52,7 @@ from tracer.checkpoint import save_file as save_file
 from tracer.config import configure_logging as _configure_logging
 from tracer.errors import ArgumentError as ArgumentError
 from tracer.errors import BoundsError as BoundsError
+from tracer.errors import CheckpointError as CheckpointError
 from tracer.errors import DivisionError as DivisionError
 from tracer.errors import DTypeError as DTypeError
 from tracer.errors import ExportError as ExportError

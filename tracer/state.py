@@ -13,7 +13,7 @@ import numpy as np
 
 from ops.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from ops.reference import as_dtype
-from ops.types import Type, dtype_name, is_floating, short
+from ops.types import Type, dtype_name, is_floating, numpy_dtype, short
 from tracer.modes import MODES
 from tracer.recording import assign
 from tracer.tensor import Tensor
@@ -40,10 +40,10 @@ def array_of_value(what: str, value: Any) -> Array:
         return value._data()
     try:
         array = np.asarray(value)
-        dtype_name(array.dtype)
+        native = numpy_dtype(dtype_name(array.dtype))
     except (DTypeError, ValueError):
         raise DTypeError(f"{what}: expected an array of numbers, got {value!r:.60}") from None
-    return array
+    return array.astype(native, copy=False)
 
 
 def fitted(what: str, value: Any, target: Tensor, copy: bool = True) -> Array:

@@ -62,7 +62,8 @@ def write_file(arrays: Mapping[str, Array], path: Path, metadata: Mapping[str, s
     the file cannot be written.
     """
     names = sorted(arrays, key=lambda n: (-arrays[n].dtype.itemsize, n))  # keeps data aligned
-    header: dict[str, Any] = {_METADATA: dict(metadata)}
+    strings = {k: v for k, v in metadata.items() if k != _CHECKSUM}  # of the file it came from
+    header: dict[str, Any] = {_METADATA: strings}
     offset = 0
     for name in names:
         array = arrays[name]
