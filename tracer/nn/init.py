@@ -14,6 +14,7 @@ from ops.errors import ArgumentError, ShapeError
 from ops.types import short
 from tracer import random
 from tracer.functions.creation import eye, full
+from tracer.functions.public import public
 from tracer.modes import no_grad
 from tracer.recording import assign
 from tracer.tensor import Tensor
@@ -31,6 +32,7 @@ _GAINS = {
 }
 
 
+@public
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The recommended gain for a nonlinearity; `param`: the negative slope of leaky_relu. Raises `ArgumentError`."""
     if nonlinearity == "leaky_relu":
@@ -56,43 +58,57 @@ def _fill(tensor: Tensor, value: Tensor) -> Tensor:
     return tensor
 
 
+@public
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Uniform from a to b."""
     return _fill(tensor, random.uniform(tensor.shape, a, b, dtype=tensor.type.dtype))
 
 
+@public
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Normal with a mean and a standard deviation."""
     return _fill(tensor, random.normal(tensor.shape, mean, std, dtype=tensor.type.dtype))
 
 
+@public
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
 ) -> Tensor:
     """Normal, cut to [a, b] by inverting its distribution function."""
     from scipy.special import ndtr, ndtri
 
-    low, high = ndtr((a - mean) / std), ndtr((b - mean) / std)
-    u = random.uniform(tensor.shape, 0.0, 1.0, dtype="float64").array
-    values = np.clip(ndtri(low + u * (high - low)) * std + mean, a, b)
+    if not std > 0 or not a < b:
+        raise ArgumentError(f"trunc_normal_ needs std > 0 and a < b; got {std}, {a} and {b}")
+    start, end = (a - mean) / std, (b - mean) / std
+    mirrored = start > 0  # the function is exact in its lower tail
+    if mirrored:
+        start, end = -end, -start
+    low, high = ndtr(start), ndtr(end)
+    u = random.uniform(tensor.shape, dtype="float64").array
+    z = ndtri(low + u * (high - low))
+    values = np.clip((-z if mirrored else z) * std + mean, a, b)
     return _fill(tensor, Tensor.of_array(values.astype(tensor.dtype)))
 
 
+@public
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Every element val."""
     return _fill(tensor, full(tensor.shape, val, tensor.type.dtype))
 
 
+@public
 def zeros_(tensor: Tensor) -> Tensor:
     """Zeros."""
     return constant_(tensor, 0)
 
 
+@public
 def ones_(tensor: Tensor) -> Tensor:
     """Ones."""
     return constant_(tensor, 1)
 
 
+@public
 def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix."""
     if tensor.ndim != 2:
@@ -100,6 +116,7 @@ def eye_(tensor: Tensor) -> Tensor:
     return _fill(tensor, eye(tensor.shape[0], tensor.shape[1], dtype=tensor.type.dtype))
 
 
+@public
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Uniform in +-gain * sqrt(6 / (fan_in + fan_out))."""
     fan_in, fan_out = _fan(tensor)
@@ -107,6 +124,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     return uniform_(tensor, -bound, bound)
 
 
+@public
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out))."""
     fan_in, fan_out = _fan(tensor)
@@ -120,6 +138,7 @@ def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
+@public
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
@@ -128,6 +147,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound)
 
 
+@public
 def kaiming_normal_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
@@ -135,6 +155,7 @@ def kaiming_normal_(
     return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity))
 
 
+@public
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """A (semi-)orthogonal matrix times gain; further axes are flattened into columns."""
     if tensor.ndim < 2:

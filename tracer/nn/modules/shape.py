@@ -7,8 +7,9 @@ from typing import Any
 
 from ops.errors import ShapeError
 from ops.types import normalize_axis, short
-from tracer.dispatch import located
+from tracer.functions.creation import as_tensor
 from tracer.functions.movement import reshape
+from tracer.functions.public import public
 from tracer.nn.module import Module
 from tracer.tensor import Tensor
 
@@ -31,16 +32,18 @@ class Flatten(Module):
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
-    def forward(self, x: Tensor) -> Tensor:
+    @public
+    def forward(self, x: Any) -> Tensor:
         """The same elements. Raises `ShapeError` for axes that are not there."""
+        x = as_tensor(x)
         rank = max(x.ndim, 1)  # a 0-d Tensor becomes one of one element
         try:
             start = normalize_axis(self.start_dim, rank, "start_dim")
             end = normalize_axis(self.end_dim, rank, "end_dim")
-            if start > end:
-                raise ShapeError(f"start_dim {start} lies behind end_dim {end}")
         except ShapeError as error:
-            raise located(ShapeError(f"Flatten of {short(x.type)}: {error}")) from None
+            raise ShapeError(f"Flatten of {short(x.type)}: {error}") from None
+        if start > end:
+            raise ShapeError(f"Flatten: start_dim {start} lies behind end_dim {end}")
         size: Any = 1
         for d in x.shape[start : end + 1]:
             size = size * d
@@ -58,8 +61,10 @@ class Unflatten(Module):
         super().__init__()
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
-    def forward(self, x: Tensor) -> Tensor:
+    @public
+    def forward(self, x: Any) -> Tensor:
         """The same elements. Raises `ShapeError` where the sizes do not fit."""
+        x = as_tensor(x)
         axis = normalize_axis(self.dim, x.ndim, "dim")
         return reshape(x, (*x.shape[:axis], *self.unflattened_size, *x.shape[axis + 1 :]))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ops.errors import ShapeError
 from ops.types import normalize_axis
 from tracer import random
+from tracer.dispatch import located
 from tracer.modes import no_grad
 from tracer.nn import functional as F
 from tracer.nn.module import Module
@@ -34,7 +36,10 @@ class Embedding(Module):
         self.padding_idx = padding_idx
         self.weight = Parameter(random.normal((num_embeddings, embedding_dim), dtype=dtype))
         if padding_idx is not None:
-            self.padding_idx = normalize_axis(padding_idx, num_embeddings, "padding_idx")
+            try:
+                self.padding_idx = normalize_axis(padding_idx, num_embeddings, "padding_idx")
+            except ShapeError as error:
+                raise located(error) from None
             with no_grad():
                 self.weight[self.padding_idx] = 0.0
 
