@@ -7,7 +7,7 @@ first; results are new blocks of memory from the pool.
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,10 @@ class Executable:
         for k, original, _ in copied:
             operands[k] = original._array
         self.sharing.check(operands)
+
+    def borrowed(self, numbers: Iterable[int]) -> list[int]:
+        """The inputs whose memory outputs of these numbers share."""
+        return [self._results[k][1] for k in numbers if self._results[k][0] == "input"]
 
     def kernels(self) -> Kernels:
         """The generated kernels."""

@@ -6,7 +6,8 @@ program has run, so that an exception leaves everything as it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -77,13 +78,15 @@ class Recorder:
         outputs = result if isinstance(result, tuple) else (result,)
         return tuple(Tensor.of_value(v, self) for v in outputs)
 
-    def begin_gradient(self, node: Any) -> None:
-        """Nodes recorded from now on compute the gradient of a recorded operation."""
+    @contextmanager
+    def gradient_of(self, node: Any) -> Iterator[None]:
+        """What is recorded inside computes the gradient of a recorded operation."""
+        before = self.gradient_origin
         self.gradient_origin = Origin(node.origin.scope, node.origin.source, gradient=True)
-
-    def end_gradient(self) -> None:
-        """Undo `begin_gradient`."""
-        self.gradient_origin = None
+        try:
+            yield
+        finally:
+            self.gradient_origin = before
 
     # ---- reading what lies outside
     def value_of(self, tensor: Tensor) -> Value:

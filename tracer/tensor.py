@@ -324,8 +324,12 @@ class Tensor(Methods):
         backward([self], None if gradient is None else [gradient], retain_graph, create_graph)
 
     def retain_grad(self) -> None:
-        """Keep `.grad` of this although it is no leaf."""
+        """`backward` keeps `.grad` of this although it is no leaf. Raises `GradError` if it requires no gradient."""
+        if not self._requires_grad:
+            raise GradError(f"{short(self.type)} requires no gradient, so there is none to keep")
         self.retains_grad = True
+        if self.grad_fn is not None:
+            self.grad_fn.retain(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if self.grad_fn is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ops.errors import GradError, TracerError
@@ -160,20 +161,20 @@ def _propagate(
             target = targets.get((id(node), number))
             if target is not None and cotangent is not None:
                 found.append((target, cotangent))
+        if wanted is None and node.retained:
+            retained = [(tensor(), slots[number]) for number, tensor in node.retained.items()]
+            found += [(t, c) for t, c in retained if t is not None and c is not None]
         if reaches is not None and not reaches[node]:
             continue
         cotangents = tuple(
             BUILDER.zeros(t) if c is None else c for c, t in zip(slots, node.types, strict=True)
         )
-        if recorder is not None:
-            recorder.begin_gradient(node)
-        for edge, x, dx in zip(node.edges, node.inputs or node.needs, node.backward(BUILDER, cotangents), strict=True):
-            if edge is not None and dx is not None:
-                if dx.type.shape != x.type.shape:
-                    dx = BUILDER.sum_to(dx, x.type.shape)
-                give(edge, dx)
-        if recorder is not None:
-            recorder.end_gradient()
+        with recorder.gradient_of(node) if recorder is not None else nullcontext():
+            for edge, x, dx in zip(node.edges, node.inputs or node.needs, node.backward(BUILDER, cotangents), strict=True):
+                if edge is not None and dx is not None:
+                    if dx.type.shape != x.type.shape:
+                        dx = BUILDER.sum_to(dx, x.type.shape)
+                    give(edge, dx)
         if not retain:
             node.release()
     return [*leaves.values(), *found]

@@ -6,6 +6,7 @@ What a node saves is found by building its gradient rule once on placeholders, s
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class Node:
         "origin",
         "outputs",
         "released",
+        "retained",
         "sequence",
         "states",
         "types",
@@ -71,6 +73,13 @@ class Node:
             y.detach() if keep else Unsaved(y.type) for y, keep in zip(outputs, keep_outputs, strict=True)
         )
         self.released = False
+        self.retained: dict[int, weakref.ref[Tensor]] | None = None
+
+    def retain(self, tensor: Tensor) -> None:
+        """`backward` keeps the gradient of this result too, as long as the result is there."""
+        if self.retained is None:
+            self.retained = {}
+        self.retained[tensor.output_number] = weakref.ref(tensor)
 
     @property
     def name(self) -> str:
@@ -176,10 +185,10 @@ class CompiledNode(Node):
     """The history of a compiled program's results: its gradients are another compiled program.
 
     `graph`: from residuals and cotangents to gradients of `sources`. `again`, if given, makes the outputs anew from Tensors that
-    stand for the sources, with history: for gradients of gradients.
+    stand for the sources, with history: for gradients of gradients. `borrowed`: operands whose memory residuals share.
     """
 
-    __slots__ = ("again", "executable", "graph", "label", "residuals", "sources")
+    __slots__ = ("again", "borrowed", "executable", "graph", "label", "residuals", "sources")
 
     def __init__(
         self,
@@ -190,7 +199,9 @@ class CompiledNode(Node):
         outputs: Sequence[Tensor],
         label: str,
         again: Callable[[Sequence[Tensor]], Sequence[Tensor]] | None = None,
+        borrowed: Sequence[Tensor] = (),
     ) -> None:
+        self.borrowed = tuple((x, x._version) for x in borrowed)
         self.graph, self.executable, self.label, self.again = graph, executable, label, again
         self.residuals, self.sources = tuple(residuals), tuple(sources)
         self.sequence = next(_sequence)
@@ -199,7 +210,7 @@ class CompiledNode(Node):
         self.needs = (True,) * len(sources)
         self.edges = tuple(x if x.grad_fn is None else (x.grad_fn, x.output_number) for x in sources)
         self.inputs = tuple(Unsaved(x.type) for x in sources)
-        self.outputs, self.states, self.released = (), (), False
+        self.outputs, self.states, self.released, self.retained = (), (), False, None
 
     @staticmethod
     def released_node(label: str) -> CompiledNode:
@@ -216,7 +227,7 @@ class CompiledNode(Node):
 
     def release(self) -> None:
         """Drop the residuals."""
-        self.residuals, self.sources, self.again, self.released = (), (), None, True
+        self.residuals, self.sources, self.borrowed, self.again, self.released = (), (), (), None, True
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Cotangents of the sources."""
@@ -225,6 +236,12 @@ class CompiledNode(Node):
                 f"backward a second time through {self.label}: its saved Tensors are gone, or backward() already ran "
                 "inside the traced function; call the first backward with retain_graph=True"
             )
+        for x, version in self.borrowed:
+            if x._version != version:
+                raise GradError(
+                    f"an operand {short(x.type)} of {self.label} was changed in place after the call, and the gradient needs the "
+                    "old value; change it after backward(), or pass a copy"
+                )
         if MODES.grad_enabled:
             return self._differentiable(builder, cotangents)
         inputs = [*self.residuals, *cotangents]

@@ -145,6 +145,7 @@ class Entry:
         residuals = results[number : number + recorded.residuals]
         sources = [inputs[k] for k in recorded.differentiable]
         outputs = [results[k] for k in recorded.cotangent_outputs]
+        borrowed = [inputs[k] for k in self.executable.borrowed(range(number, number + recorded.residuals))]
         node = CompiledNode(
             recorded.backward,
             self.backward_executable,
@@ -153,6 +154,7 @@ class Entry:
             outputs,
             recorded.graph.name,
             self._again(inputs),
+            [x for x in borrowed if isinstance(x, Tensor)],
         )
         for k, y in enumerate(outputs):
             y._requires_grad, y.grad_fn, y.output_number = True, node, k
