@@ -72,6 +72,7 @@ class Group:
     producers: set[Group] = field(default_factory=set)
     first: int = 0
     last: int = 0
+    depth: int = 0  # groups that must run one after the other before it
     merged: Group | None = None
     made: dict[Value, Dims] | None = None  # of a plain group: all its steps run over its whole space
     whole: frozenset[Atom] = frozenset()
@@ -166,6 +167,7 @@ class Fusion:
     def _alone(self, kind: str, node: Node, number: int) -> None:
         group = Group(kind, node=node, first=number, last=number)
         group.producers = self._producers(self.aliases.get(v, (v,))[0] for v in node.inputs)  # a view is only a layout here
+        group.depth = _below(group.producers)
         self._register(group, node.outputs)
 
     def _register(self, group: Group, outputs: Iterable[Value]) -> None:
@@ -240,6 +242,7 @@ class Fusion:
         group.producers = self._producers(step.inputs)
         if step.fold is not None:
             group.producers = {self.finishes[step.fold.node].find()}
+        group.depth = _below(group.producers)
         self._groups.append(group)
         self._order.append(group)
         if step.output is None:
@@ -248,7 +251,8 @@ class Fusion:
             self.group_of[step.output] = group
         if step.fold is not None:
             return
-        wanted = sorted(group.producers, key=lambda p: -p.last)
+        # The deepest first: it waits for the others anyway, and what else reads them need not wait for it.
+        wanted = sorted(group.producers, key=lambda p: (-p.depth, -p.last))
         for producer in wanted:
             target = producer.find()
             if target is not group.find():
@@ -323,6 +327,7 @@ class Fusion:
         producer.producers |= consumer.producers
         producer.producers.discard(producer)
         producer.last = max(producer.last, consumer.last)
+        producer.depth = max(producer.depth, _below(p for p in consumer.producers if p is not producer))
         consumer.merged = producer
         return True
 
@@ -337,6 +342,7 @@ class Fusion:
         target.steps = sorted((*target.steps, *other.steps), key=lambda s: s.index)
         target.producers = {p.find() for p in target.producers | other.producers} - {target, other}
         target.first, target.last = min(target.first, other.first), max(target.last, other.last)
+        target.depth = _below(target.producers)
         target.note_plain()
         other.merged = target
         return True
@@ -460,6 +466,11 @@ def _aliases(graph: Graph) -> dict[Value, tuple[Value, Strided]]:
         if found is not None:
             result[node.outputs[0]] = (base, found)
     return result
+
+
+def _below(producers: Iterable[Group]) -> int:
+    """The depth of a group with these producers."""
+    return 1 + max((p.find().depth for p in producers), default=-1)
 
 
 def _aligned(v: Value, result: Dims) -> Dims:
