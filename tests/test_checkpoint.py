@@ -360,8 +360,11 @@ def test_weights_alone_and_a_generator_of_ones_own(tmp_path: Path) -> None:
 def test_a_run_that_does_not_fit_changes_nothing(tmp_path: Path, other, error, text) -> None:
     path = tmp_path / "run.safetensors"
     tracer.save_checkpoint(path, *run_of()[:2])
-    tracer.manual_seed(3)
     model, optimizer = other()[:2]
+    tracer.manual_seed(3)
+    with tracer.no_grad():
+        for p in model.parameters():
+            p.fill_(3.0)
     before = everything(model, optimizer)
     with pytest.raises(error, match=rf"{text}(?s:.*)test_checkpoint\.py:\d+"):
         tracer.load_checkpoint(path, model, optimizer)

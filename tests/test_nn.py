@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ import tracer
 import tracer.nn.functional as F
 from tracer import nn, optim, trace
 from tracer.nn import init
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -791,3 +795,21 @@ def test_matrices_that_initialisers_make() -> None:
 def test_initialisers_refuse_what_they_cannot_fill(call, text: str) -> None:
     with pytest.raises(tracer.TracerError, match=rf"{text}(?s:.*)test_nn\.py:\d+"):
         call()
+
+
+def test_the_page_on_networks_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "nn.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "nn.md", "exec"), names)
+    assert len(blocks) == 4 and names["step"].timings().traces == 1
+    assert names["optimizer"].param_groups[0]["lr"] == pytest.approx(0.0)
+    assert int(names["model"].seen) == 320
+    listed = re.findall(r"`(\w+)`", text.split("Layers:")[1].split("`nn.functional`")[0])
+    assert {n for n in vars(nn) if isinstance(getattr(nn, n), type)} == {
+        *listed,
+        "Module",
+        "Parameter",
+    }
