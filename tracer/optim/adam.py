@@ -86,9 +86,11 @@ class Adam(Optimizer):
             square = maximum(largest, square)
             assign(largest, square)
         count, dtype = cast(step, "float64"), value.type.dtype
-        rate = cast(_double(lr) / _remaining(first, count), dtype)
-        root = cast(sqrt(_remaining(second, count)), dtype)
-        new: Tensor = value - rate * (mean / (sqrt(square) / root + scalar(group, "eps")))
+        root = sqrt(_remaining(second, count))
+        rate = cast(_double(lr) * root / _remaining(first, count), dtype)
+        small = cast(_double(scalar(group, "eps")) * root, dtype)
+        # Numerator and denominator times the root: one division for each element instead of two.
+        new: Tensor = value - rate * (mean / (sqrt(square) + small))
         return new
 
 
