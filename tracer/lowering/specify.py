@@ -468,6 +468,7 @@ class Specifier:
 
     def _inner_stage(self, number: int) -> list[Statement]:
         body: list[Statement] = []
+        late: list[Statement] = []
         loaded: set[str] = set()
         self.positions = {k: n for k, n in self.positions.items() if n.startswith("row_")}
         needed = self._needed(number)
@@ -484,7 +485,9 @@ class Specifier:
             body += self._statements(step, "inner")
             if v in self._stores and self._depth[v] == number:
                 access = self._stores[v]
-                body.append(Store(access.name, self._index(access)[0], self.names[v]))
+                # An input that is updated in place may be read by what comes after.
+                where = late if access.buffer.kind == "input" else body
+                where.append(Store(access.name, self._index(access)[0], self.names[v]))
             elif v in self._scratch and self._kept_in[v] == number:
                 access = self._scratch[v]
                 body.append(Store(access.name, self._index(access)[0], self.names[v]))
@@ -492,7 +495,7 @@ class Specifier:
             if when == number and step.kind in ("row", "column", "split"):
                 body += self._inner_loads(step, loaded)
                 body += self._fold(step)
-        return body
+        return body + late
 
     def _inner_loads(self, step: Step, loaded: set[str]) -> list[Statement]:
         body: list[Statement] = []
