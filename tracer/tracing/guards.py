@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tracer.recording import Holder
+from tracer.random import default_generator
 from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.record import Recorded
@@ -56,7 +57,7 @@ def build_guard(
     else:
         roots = [(fn, Path("fn", ""))]
     constants: dict[str, Any] = {"Tensor": Tensor}
-    for name, item in objects.items():
+    for name, item in (*objects.items(), ("generator", default_generator)):
         constants[f"k{len(constants)}"] = item
         roots.append((item, Path(f"k{len(constants) - 1}", name)))
     targets: dict[int, Any] = {id(c.object): c.object for c in recorded.captures}
