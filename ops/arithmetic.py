@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ops import onnx_forms, rules
+from ops.algebra import Algebra
 from ops.compute import Scalar
 from ops.errors import DTypeError
 from ops.families import MISMATCHED, NOT_NUMERIC, NUMERIC, by_dtype, each
@@ -53,6 +54,7 @@ def subtract(x: Array, y: Array) -> Array:
     "Mul",
     type_rule=rules.elementwise,
     compute=Scalar(by_dtype("bool".__eq__, "{0} & {1}", "{0} * {1}")),
+    algebra=Algebra(neutral={0: 1, 1: 1}),
     vjp=each(lambda g, n: g.Mul(n.dy, n.inputs[1]), lambda g, n: g.Mul(n.dy, n.x)),
     onnx=lambda g, n: g.op("And" if n.x.type.dtype == "bool" else "Mul", *n.inputs),
     samples=BINARY,
@@ -69,6 +71,7 @@ def multiply(x: Array, y: Array) -> Array:
     "Div",
     type_rule=rules.floating,
     compute=Scalar("{0} / {1}"),
+    algebra=Algebra(neutral={1: 1}),
     vjp=each(
         lambda g, n: g.Div(n.dy, n.inputs[1]),
         lambda g, n: g.Neg(g.Mul(n.dy, g.Div(n.y, n.inputs[1]))),
@@ -91,6 +94,7 @@ def divide(x: Array, y: Array) -> Array:
     "Neg",
     type_rule=rules.limited(*NUMERIC),
     compute=Scalar("-{0}"),
+    algebra=Algebra(involution=True),
     vjp=lambda g, n: (g.Neg(n.dy),),
     onnx=lambda g, n: (
         g.Sub(g.like(0, n.x), n.x) if n.x.type.dtype in UNSIGNED else g.op("Neg", n.x)

@@ -70,9 +70,10 @@ class Strided:
 @dataclass(frozen=True, slots=True)
 class View:
     """Another arrangement of the operand's own elements. `rule(layout, result shape, attributes)` gives the result's layout
-    in the operand's buffer, or None when only a copy can do it."""
+    in the operand's buffer, or None when only a copy can do it. `keeps_order`: these are all elements in their row-major order."""
 
     rule: Callable[[Strided, tuple[int, ...], Attributes], Strided | None]
+    keeps_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,10 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """Built from other operators: `rule(g, n)` gives the result (or a tuple of results)."""
+    """Built from other operators: `rule(g, n)` gives the result (or a tuple of results). `views`: from views alone."""
 
     rule: Callable[[Any, Any], Any]
+    views: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,14 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    """The result is known before the program runs: a constant or a size."""
+class Constant:
+    """The result is the attribute `value`, an array that is part of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The result is the attribute `size`, a number of elements. It is known before the program runs, but no part of its kernels,
+    which serve every size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,7 @@ Compute = (
     | Contraction
     | Composite
     | Control
-    | Data
+    | Constant
+    | Size
     | Host
 )

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ops import dims
-from ops.compute import Attributes, Composite, Data, Scalar
+from ops.algebra import Algebra
+from ops.compute import Attributes, Composite, Constant, Scalar, Size
 from ops.dims import Dim
 from ops.errors import DTypeError, ShapeError
 from ops.operator import (
@@ -41,7 +42,7 @@ Array = np.ndarray[Any, Any]
 @operator(
     "Constant",
     type_rule=lambda *, value, weak: Type(value.dtype, value.shape, weak),
-    compute=Data(),
+    compute=Constant(),
     vjp=ZeroGradient(),
     onnx=lambda g, n: g.array(n.attrs.value.array),
     samples=(Sample((), {"value": ArrayData.of(np.arange(6.0).reshape(2, 3))}),),
@@ -54,7 +55,7 @@ def constant(*, value: ArrayData, weak: bool = False) -> Array:
 @operator(
     "Dimension",
     type_rule=lambda *, size: Type("int64"),
-    compute=Data(),
+    compute=Size(),
     vjp=ZeroGradient(),
     onnx=lambda g, n: g.size(n.attrs.size),
     samples=(Sample((), {"size": 7}),),
@@ -130,6 +131,7 @@ def _cast_type(x: Type, *, to: str) -> Type:
     "Cast",
     type_rule=_cast_type,
     compute=Scalar(_cast_text),
+    algebra=Algebra(conversion=True),
     vjp=_cast_vjp,
     onnx=lambda g, n: g.cast(n.x, n.attrs.to),
     samples=(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ops import onnx_forms, rules
+from ops.algebra import NONE, Algebra
 from ops.compute import Scalar
 from ops.errors import DTypeError, ShapeError
 from ops.families import MISMATCHED, NOT_FLOATING, Declare, each
@@ -78,12 +79,13 @@ def greater_equal(x: Array, y: Array) -> Array:
 # ---- logic ---------------------------------------------------------------------------------------
 
 
-def _logic(name: str, text: str, samples: tuple[Sample, ...] = BINARY) -> Declare:
+def _logic(name: str, text: str, samples: tuple[Sample, ...] = BINARY, algebra: Algebra = NONE) -> Declare:
     operands = len(samples[0].inputs)
     return operator(
         name,
         type_rule=rules.limited("bool"),
         compute=Scalar(text),
+        algebra=algebra,
         vjp=ZeroGradient(),
         onnx=name,
         samples=without_gradient(samples),
@@ -110,7 +112,7 @@ def logical_xor(x: Array, y: Array) -> Array:
     return np.logical_xor(x, y)
 
 
-@_logic("Not", "~{0}", UNARY)
+@_logic("Not", "~{0}", UNARY, Algebra(involution=True))
 def logical_not(x: Array) -> Array:
     """Whether it does not hold."""
     return np.logical_not(x)

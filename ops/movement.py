@@ -88,7 +88,7 @@ def reshape_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -
 @operator(
     "Reshape",
     type_rule=_reshape_type,
-    compute=View(reshape_layout),
+    compute=View(reshape_layout, keeps_order=True),
     vjp=lambda g, n: (g.reshape(n.dy, n.x.type.shape),),
     onnx=lambda g, n: g.op("Reshape", n.x, g.shape(n.attrs.shape), allowzero=1),
     samples=(
@@ -199,7 +199,7 @@ def _squeeze_type(x: Type, *, axes: Ints) -> Type:
 @operator(
     "Squeeze",
     type_rule=_squeeze_type,
-    compute=View(reshape_layout),
+    compute=View(reshape_layout, keeps_order=True),
     vjp=lambda g, n: (g.reshape(n.dy, n.x.type.shape),),
     onnx=lambda g, n: g.op("Squeeze", n.x, g.ints(n.attrs.axes)) if n.attrs.axes else n.x,
     samples=(
@@ -229,7 +229,7 @@ def _unsqueeze_type(x: Type, *, axes: Ints) -> Type:
 @operator(
     "Unsqueeze",
     type_rule=_unsqueeze_type,
-    compute=View(reshape_layout),
+    compute=View(reshape_layout, keeps_order=True),
     vjp=lambda g, n: (g.reshape(n.dy, n.x.type.shape),),
     onnx=lambda g, n: g.op("Unsqueeze", n.x, g.ints(n.attrs.axes)) if n.attrs.axes else n.x,
     samples=(
@@ -258,7 +258,7 @@ def _flatten_type(x: Type, *, axis: int) -> Type:
 @operator(
     "Flatten",
     type_rule=_flatten_type,
-    compute=View(reshape_layout),
+    compute=View(reshape_layout, keeps_order=True),
     vjp=lambda g, n: (g.reshape(n.dy, n.x.type.shape),),
     onnx="Flatten",
     samples=(

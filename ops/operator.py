@@ -15,7 +15,8 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from ops.compute import Compute, Control
+from ops.algebra import NONE, Algebra
+from ops.compute import Composite, Compute, Control, View
 from ops.dims import Dim
 from ops.errors import ArgumentError, TracerError
 from ops.types import DTYPES, Type
@@ -95,11 +96,22 @@ class Attributes(dict[str, Any]):
 
     __slots__ = ()
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The values, to be compared and hashed: unlike -0.0 and 0.0, equal ones are the same to the bit."""
+        return tuple(_exactly(v) for v in self.values())
+
     def __getattr__(self, name: str) -> Any:
         try:
             return self[name]
         except KeyError:
             raise AttributeError(name) from None
+
+
+def _exactly(value: Any) -> Any:
+    if isinstance(value, float):
+        return value.hex()
+    return tuple(map(_exactly, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +242,12 @@ class Operator:
     dtypes: tuple[str, ...]
     ulp: float
     random: bool
+    algebra: Algebra = NONE
+
+    @property
+    def is_view(self) -> bool:
+        """Whether results are the operand's own elements, in its memory."""
+        return isinstance(self.compute, View) or (isinstance(self.compute, Composite) and self.compute.views)
 
     @property
     def block_names(self) -> tuple[str, ...]:
@@ -300,6 +318,7 @@ def operator(
     ulp: float = 0,
     optional: int = 0,
     random: bool = False,
+    algebra: Algebra = NONE,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Declare an operator. The decorated function is its signature, documentation and meaning in NumPy.
 
@@ -336,6 +355,7 @@ def operator(
             dtypes=dtypes,
             ulp=ulp,
             random=random,
+            algebra=algebra,
         )
         _TABLE[name] = record
         return record

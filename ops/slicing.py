@@ -345,7 +345,7 @@ def _split_vjp(g: Any, n: Application) -> Any:
 @operator(
     "Split",
     type_rule=_split_type,
-    compute=Composite(_split_rule),
+    compute=Composite(_split_rule, views=True),
     vjp=_split_vjp,
     onnx=Expanded(),
     samples=(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ops import samples
-from ops.compute import Data
+from ops.compute import Constant
 from ops.dims import Dim
 from ops.errors import ArgumentError, DTypeError, ShapeError, TracerError
 from ops.operator import TABLE, Operator
@@ -208,7 +208,7 @@ def probe(alive: list[int], references: list[weakref.ref[Array]]) -> Operator:
         references.append(weakref.ref(result))
         return result
 
-    return replace(TABLE["Neg"], compute=Data(), reference=reference)
+    return replace(TABLE["Neg"], compute=Constant(), reference=reference)
 
 
 def test_values_are_freed_after_their_last_use() -> None:

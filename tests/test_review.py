@@ -409,3 +409,12 @@ def test_a_gradient_that_fails_in_a_trace_leaves_no_mark_on_what_follows() -> No
 
     x = tracer.tensor([1.0], requires_grad=True)
     assert not f.ir(x).nodes[-1].origin.gradient
+
+
+def test_what_no_view_gives_is_never_its_operand() -> None:
+    for function in (lambda x: tracer.roll(x, 0), lambda x: tracer.max(x, axis=()), lambda x: tracer.min(x, axis=())):
+        for run in (function, trace(function)):
+            x = tracer.tensor([1.0, 2.0])
+            y = run(x)
+            y += 1.0
+            np.testing.assert_array_equal(x, [1, 2])

@@ -59,7 +59,10 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         types = op.infer([x.type for x in inputs], normal)
         if op.random and (op.ulp or int(types[0].size) > _FEW):  # one body for all: the kernel's bits, also here
             return run_kernel(op, inputs, normal)
-        results = run_reference(op, [x.array for x in inputs], normal)
+        arrays = [x.array for x in inputs]
+        results = run_reference(op, arrays, normal)
+        if not op.is_view:
+            results = tuple(_own(a, arrays) for a in results)
         outputs = tuple(Tensor.of_array(a, t) for a, t in zip(results, types, strict=True))
     if needs is not None and not isinstance(op.vjp, ZeroGradient):
         from tracer.autograd.history import attach
@@ -75,6 +78,14 @@ def run_reference(op: Operator, arrays: list[np.ndarray[Any, Any]], attrs: Any) 
     return result if isinstance(result, tuple) else (result,)
 
 
+def _own(result: Any, operands: list[np.ndarray[Any, Any]]) -> Any:
+    """A result in memory of its own: a maximum over no axes is its operand, and a change of the one must not change the other."""
+    if isinstance(result, np.ndarray) and not (result.flags.owndata and all(result is not x for x in operands)):
+        if not result.flags.writeable or any(np.may_share_memory(result, x) for x in operands):
+            return np.array(result, order="C")
+    return result
+
+
 _KERNELS: dict[Any, Any] = {}
 _FEW = 1 << 16  # random elements that NumPy draws sooner than a kernel is loaded; the bits are the same
 
@@ -84,7 +95,7 @@ def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     from tracer.execution import Executable
     from tracer.graph import GraphBuilder
 
-    key = (op.name, tuple(x.type for x in inputs), tuple(attrs.items()))
+    key = (op.name, tuple(x.type for x in inputs), attrs.key)
     executable = _KERNELS.get(key)
     if executable is None:
         builder = GraphBuilder(op.name)

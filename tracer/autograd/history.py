@@ -140,7 +140,7 @@ def saved(
     op: Operator, attrs: Attributes, inputs: list[Type], outputs: list[Type], needs: tuple[bool, ...]
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Which inputs and outputs the gradient rule reads the elements of."""
-    key = (op.name, tuple(attrs.items()), tuple(inputs), tuple(outputs), needs)
+    key = (op.name, attrs.key, tuple(inputs), tuple(outputs), needs)
     found = _SAVED.get(key)
     if found is None:
         if len(_SAVED) > 10_000:

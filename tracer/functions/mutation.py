@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ops.compute import View
 from ops.errors import ArgumentError, DTypeError, GradError, ShapeError, TraceError
 from ops.types import is_floating, is_integer, short
 from tracer import recording
@@ -115,7 +114,7 @@ def is_view(x: Tensor) -> bool:
         return False  # what is in .grad has memory of its own
     for node in reversed(recorder.builder.nodes):
         if any(v is x._value for v in node.outputs):
-            return isinstance(node.op.compute, View) or node.op.name == "Split"
+            return node.op.is_view
     return False
 
 

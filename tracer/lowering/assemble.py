@@ -17,7 +17,7 @@ import numpy as np
 from codegen import compile as kernels
 from codegen import gemm
 from codegen.runtime import AddressOf, HostCall, Program, Row, Slot
-from ops.compute import Strided
+from ops.compute import Constant, Size, Strided
 from ops.movement import contiguous_strides
 from ops.operator import lookup
 from ops.types import Type
@@ -91,7 +91,6 @@ class Lowering:
         self.copies: list[tuple[int, Value]] = []
         order = {id(g): k for k, g in enumerate(self.fusion.groups)}
         readers = self._readers(order)
-        written = {self.graph.inputs[k] for k in self.updates.values()}
         for number, v in enumerate(self.graph.outputs):
             base, layout = self._base(v)
             whole = layout is None or (
@@ -179,7 +178,7 @@ class Lowering:
 
     def _is_data(self, v: Value) -> bool:
         node = self.producer.get(v)
-        return node is not None and node.op.name in ("Constant", "Dimension")
+        return node is not None and isinstance(node.op.compute, Constant | Size)
 
     def buffer(self, v: Value) -> Buffer:
         """The buffer of a value that is no view."""
@@ -236,7 +235,7 @@ class Lowering:
     def literal(self, v: Value) -> Any:
         """The value of a 0-d constant, else None."""
         node = self.producer.get(v)
-        if node is None or node.op.name != "Constant" or v.type.shape != ():
+        if node is None or not isinstance(node.op.compute, Constant) or v.type.shape != ():
             return None
         return node.attrs["value"].array[()]
 

@@ -16,13 +16,14 @@ from ops.compute import (
     Composite,
     Concatenation,
     Contraction,
+    Constant,
     Control,
-    Data,
     Gather,
     Host,
     Reduction,
     Scalar,
     ScatterAdd,
+    Size,
     Strided,
     View,
 )
@@ -140,7 +141,7 @@ class Fusion:
     # ---- one node
     def _add(self, node: Node, number: int) -> None:
         compute = node.op.compute
-        if isinstance(compute, Data):
+        if isinstance(compute, Constant | Size):
             return
         if isinstance(compute, Composite | Control):
             raise AssertionError(f"{node.op.name} must be expanded before fusion")

@@ -9,9 +9,13 @@ from tracer.graph import Graph, GraphBuilder, Node, Value, rebuild
 
 def decompose(graph: Graph) -> Graph:
     """Every composite operator becomes its decomposition. Safe because that is the operator's declared meaning in kernels."""
-    while any(isinstance(n.op.compute, Composite) for n in graph.nodes):
+    while _has_composite(graph):
         graph = rebuild(graph, _expand)
     return graph
+
+
+def _has_composite(graph: Graph) -> bool:
+    return any(isinstance(n.op.compute, Composite) or any(map(_has_composite, n.blocks)) for n in graph.nodes)
 
 
 def _expand(builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:

@@ -1,7 +1,7 @@
 """Rewrites that change no bit of any result.
 
-Only what holds for every value of the type, NaN, infinities and signed zeros included, stands here: x*0 is not 0, x+0 is not x
-for -0.
+What may be left out follows from the operators' records: the equalities that they declare (`ops.algebra`), where views lay their
+elements, and which results are exact. No operator is known by name here.
 """
 
 from __future__ import annotations
@@ -9,138 +9,175 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-
+from ops.compute import Constant, Scalar, Strided, View
+from ops.movement import contiguous_strides
+from ops.operator import ArrayData
+from tracer.dispatch import run_reference
 from tracer.graph import Graph, GraphBuilder, Node, Value, rebuild
 
 Producers = dict[Value, Node]
+Rule = Callable[[GraphBuilder, Node, Sequence[Value], Producers], Value | None]
 
 
 def simplify(graph: Graph) -> Graph:
-    """Apply the rules of `RULES` at each node, first to last."""
+    """Apply the rules of `RULES` for each node's kind, first to last, until one gives another value.
+
+        %2 = Neg(%x);  %3 = Neg(%2)  ->  %x
+    """
     made: Producers = {}
 
     def visit(builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        for rule in RULES.get(node.op.name, ()):
+        start = len(builder.nodes)
+        result = None
+        for rule in RULES.get(type(node.op.compute), ()):
             result = rule(builder, node, inputs, made)
             if result is not None:
-                return (result,)
-        count = len(builder.nodes)
-        outputs = builder.append(node, inputs)
-        for new in builder.nodes[count:]:
-            for v in new.outputs:
-                made[v] = new
+                break
+        outputs = builder.append(node, inputs) if result is None else (result,)
+        for new in builder.nodes[start:]:
+            made.update(dict.fromkeys(new.outputs, new))
         return outputs
 
     return rebuild(graph, visit)
 
 
-Rule = Callable[[GraphBuilder, Node, Sequence[Value], Producers], "Value | None"]
+# ---- views ---------------------------------------------------------------------------------------
 
 
-def _same_type(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
-    """Cast to its own type, Reshape or Expand to its own shape, Transpose by the identity: the operand."""
+def _view_of_nothing_else(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+    """A view, or one of a view, in which every element lies where it was: the operand."""
     x = inputs[0]
-    if x.type != node.output.type:
-        return None
-    if node.op.name == "Transpose" and tuple(node.attrs["perm"]) != tuple(range(x.type.rank)):
-        return None
-    return x
-
-
-def _twice(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
-    """Neg(Neg(x)) and Not(Not(x)) are x."""
-    inner = made.get(inputs[0])
-    return inner.inputs[0] if inner is not None and inner.op is node.op else None
-
-
-def _merge(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
-    """Reshape of Reshape and Transpose of Transpose are one."""
-    inner = made.get(inputs[0])
-    if inner is None or inner.op is not node.op:
-        return None
-    if node.op.name == "Reshape":
-        result: Value = builder.reshape(inner.inputs[0], node.attrs["shape"])
-        return result
-    perm = tuple(inner.attrs["perm"][p] for p in node.attrs["perm"])
-    if perm == tuple(range(len(perm))):
-        return inner.inputs[0]
-    moved: Value = builder.op("Transpose", inner.inputs[0], perm=perm)
-    return moved
-
-
-def _constant(made: Producers, v: Value) -> Any:
-    node = made.get(v)
-    return node.attrs["value"].array[()] if node is not None and node.op.name == "Constant" and not v.type.shape else None
-
-
-def _uniform(made: Producers, v: Value) -> Any:
-    """The value of all elements, if v is a broadcast 0-d constant."""
-    node = made.get(v)
-    while node is not None and node.op.name in ("Expand", "Reshape"):
-        v = node.inputs[0]
-        node = made.get(v)
-    return _constant(made, v)
-
-
-def _times_one(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
-    """x * 1 and x / 1 are x."""
-    x, y = inputs
-    if x.type.dtype == "bool":
-        return None
-    if x.type == node.output.type and _uniform(made, y) == 1:
+    layout = _laid_out(node, _whole(x))
+    if x.type == node.output.type and layout is not None and _is_whole(layout):
         return x
-    if node.op.name == "Mul" and y.type == node.output.type and _uniform(made, x) == 1:
-        return y
-    return None
-
-
-def _broadcast_operand(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
-    """An Expand whose consumer broadcasts anyway is skipped, where another operand keeps the result's shape."""
-    changed = list(inputs)
-    for k, x in enumerate(inputs):
-        inner = made.get(x)
-        if inner is None or inner.op.name != "Expand":
-            continue
-        rest = [v for j, v in enumerate(changed) if j != k]
-        source = inner.inputs[0]
-        if any(v.type.shape == node.output.type.shape for v in rest):
-            changed[k] = source
-    if all(a is b for a, b in zip(changed, inputs, strict=True)):
+    inner = made.get(x)
+    if inner is None or not isinstance(inner.op.compute, View):
         return None
-    outputs = builder.append(node, changed)
-    made[outputs[0]] = builder.nodes[-1]
-    return outputs[0]
+    base = inner.inputs[0]
+    between = _laid_out(inner, _whole(base))
+    layout = _laid_out(node, between) if between is not None else None
+    return base if base.type == node.output.type and layout is not None and _is_whole(layout) else None
 
 
-def _cast_constant(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
-    """The conversion of a 0-d constant is done now."""
-    value = _constant(made, inputs[0])
-    if value is None:
+def _reshape_of_reshape(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+    """Two views that keep the elements' order are one."""
+    inner = made.get(inputs[0])
+    if inner is None or not (_keeps_order(node) and _keeps_order(inner)):
         return None
-    from ops.operator import ArrayData
-    from tracer.dispatch import run_reference
-
-    source = made[inputs[0]].attrs["value"].array
-    (array,) = run_reference(node.op, [source], node.attrs)
-    result: Value = builder.op("Constant", value=ArrayData.of(array))
-    made[result] = builder.nodes[-1]
+    result: Value = builder.reshape(inner.inputs[0], node.output.type.shape)
     return result
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "Cast": (_same_type, _cast_constant),
-    "Reshape": (_same_type, _merge),
-    "Expand": (_same_type,),
-    "Transpose": (_same_type, _merge),
-    "Neg": (_twice,),
-    "Not": (_twice,),
-    "Mul": (_times_one, _broadcast_operand),
-    "Div": (_times_one, _broadcast_operand),
-    "Add": (_broadcast_operand,),
-    "Sub": (_broadcast_operand,),
-    "Where": (_broadcast_operand,),
-    "Equal": (_broadcast_operand,),
-    "Less": (_broadcast_operand,),
+def _keeps_order(node: Node) -> bool:
+    return isinstance(node.op.compute, View) and node.op.compute.keeps_order
+
+
+def _whole(v: Value) -> Strided:
+    shape: tuple[int, ...] = tuple(v.type.shape)  # type: ignore[arg-type]
+    return Strided(shape, contiguous_strides(shape))
+
+
+def _is_whole(layout: Strided) -> bool:
+    wanted = contiguous_strides(layout.shape)
+    return layout.offset == 0 and all(
+        d == 1 or s == w for d, s, w in zip(layout.shape, layout.strides, wanted, strict=True)
+    )
+
+
+def _laid_out(node: Node, operand: Strided) -> Strided | None:
+    """Where a view lays the elements of an operand; None if that is not known."""
+    target = node.output.type
+    assert isinstance(node.op.compute, View)
+    if not (target.is_static and all(isinstance(d, int) for d in operand.shape)):
+        return None
+    return node.op.compute.rule(operand, tuple(target.shape), node.attrs)  # type: ignore[arg-type]
+
+
+# ---- element by element --------------------------------------------------------------------------
+
+
+def _twice(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+    """What an involution gives of its own result: the operand."""
+    inner = made.get(inputs[0]) if node.op.algebra.involution else None
+    return inner.inputs[0] if inner is not None and inner.op is node.op else None
+
+
+def _converted_to_itself(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+    """A conversion to the operand's own type: the operand."""
+    return inputs[0] if node.op.algebra.conversion and inputs[0].type == node.output.type else None
+
+
+def _with_neutral(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+    """One operand is neutral: the other one."""
+    for position, value in node.op.algebra.neutral.items():
+        other = inputs[1 - position]
+        if other.type == node.output.type and _uniform(made, inputs[position]) == value:
+            return other
+    return None
+
+
+def _computed_now(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+    """An exact result of 0-d constants: a constant."""
+    if node.op.ulp or node.op.random or not inputs:
+        return None
+    operands = [_constant(made, v) for v in inputs]
+    if any(array is None for array in operands):
+        return None
+    (array,) = run_reference(node.op, operands, node.attrs)
+    result: Value = builder.op("Constant", value=ArrayData.of(array), weak=node.output.type.weak)
+    return result if result.type == node.output.type else None
+
+
+def _read_unspread(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+    """An operand that was broadcast is read as it was, where another one has the result's shape anyway."""
+    shape = node.output.type.shape
+    changed = list(inputs)
+    for k, x in enumerate(inputs):
+        inner = made.get(x)
+        others = (v for j, v in enumerate(changed) if j != k)
+        if inner is not None and _spreads(inner) and any(v.type.shape == shape for v in others):
+            changed[k] = inner.inputs[0]
+    if all(a is b for a, b in zip(changed, inputs, strict=True)):
+        return None
+    if node.op.infer([v.type for v in changed], node.attrs) != (node.output.type,):
+        return None
+    return builder.append(node, changed)[0]
+
+
+def _spreads(node: Node) -> bool:
+    """Whether a view does what broadcasting does."""
+    if not isinstance(node.op.compute, View):
+        return False
+    operand = _whole(node.inputs[0])
+    layout = _laid_out(node, operand)
+    if layout is None or layout.offset or len(layout.shape) < len(operand.shape):
+        return False
+    lead = len(layout.shape) - len(operand.shape)
+    sizes = (1,) * lead + operand.shape
+    strides = (0,) * lead + operand.strides
+    return all(
+        d in (1, size) and (size == 1 or s == (0 if d == 1 else own))
+        for size, s, d, own in zip(layout.shape, layout.strides, sizes, strides, strict=True)
+    )
+
+
+def _constant(made: Producers, v: Value) -> Any:
+    """The array of a 0-d constant, else None."""
+    node = made.get(v)
+    return node.attrs["value"].array if node is not None and isinstance(node.op.compute, Constant) and not v.type.shape else None
+
+
+def _uniform(made: Producers, v: Value) -> Any:
+    """The value of all elements, if v is a 0-d constant or a view of one; else None."""
+    node = made.get(v)
+    while node is not None and isinstance(node.op.compute, View):
+        v = node.inputs[0]
+        node = made.get(v)
+    array = _constant(made, v)
+    return None if array is None else array[()]
+
+
+RULES: dict[type, tuple[Rule, ...]] = {
+    View: (_view_of_nothing_else, _reshape_of_reshape),
+    Scalar: (_twice, _converted_to_itself, _computed_now, _with_neutral, _read_unspread),
 }
-
-

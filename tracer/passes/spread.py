@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ops.compute import Data, Scalar
+from ops.compute import Constant, Scalar, Size
 from tracer.graph import Graph, GraphBuilder, Node, Value
 
 LONGEST = 8  # operations in a chain that is worth repeating
@@ -19,7 +19,7 @@ def spread_scalars(graph: Graph) -> Graph:
     outputs = set(graph.outputs)
     for node in graph.nodes:
         compute = node.op.compute
-        if isinstance(compute, Data) and node.outputs[0].type.shape == ():
+        if isinstance(compute, Constant | Size) and node.outputs[0].type.shape == ():
             roots.add(node.outputs[0])
         elif (
             isinstance(compute, Scalar)
