@@ -18,8 +18,6 @@ import tracer.nn.functional as F
 from ops.types import DTYPES
 from tracer import nn, optim, trace
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 def samples() -> dict[str, np.ndarray]:
     """An array of each element type, and the shapes and layouts that are special."""
