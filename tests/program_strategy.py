@@ -43,6 +43,10 @@ SMOOTH = (
     "ScatterAdd", "Unsqueeze", "Flatten", "Diagonal", "Tile", "Repeat", "Roll", "PadBorder",
     "Trilu", "Where", "CumSum", "LayerNormalization", "RMSNormalization", "SoftmaxCrossEntropy",
 )  # fmt: skip
+COMMON = (
+    "Add", "Mul", "Sub", "Neg", "Abs", "Maximum", "Where", "ReduceSum", "ReduceMax", "Transpose",
+    "Slice", "Roll", "Concat", "Gather", "IndexAdd", "MatMul", "CumSum", "Reshape",
+)  # fmt: skip
 # What IEEE 754 rounds in one way only, and what moves or compares: equal bits everywhere.
 EXACT = tuple(op.name for op in OPERATORS if not op.ulp and not isinstance(op.compute, Composite))
 
@@ -101,12 +105,19 @@ def program(
     dtypes: Sequence[str] = DTYPES,
     first: Operator | None = None,
     moderate: bool = False,
+    narrow: bool = False,
 ) -> Program:
     """A random program of `least` to `most` operators, `first` among them.
 
-    `moderate`: values stay small, special ones are left out (for finite differences).
+    `moderate`: values stay small, special ones are left out (for finite differences). `narrow`: few
+    types and sizes, so that many values are alike.
     """
+    if narrow:
+        dtypes = [dtypes[choices.between(0, len(dtypes) - 1)] for _ in range(2)]
     drawer = _Drawer(choices, operators, dtypes, moderate)
+    if narrow:
+        drawer.sizes = drawer.sizes[:1] * 2 + [1]
+        drawer.narrow = True
     if first is not None:
         drawer.add(first)
     count = choices.between(least, most)
@@ -131,6 +142,7 @@ class _Drawer:
     ) -> None:
         self.choices = choices
         self.moderate = moderate
+        self.narrow = False
         self.names = {op.name for op in operators}
         self.all_dtypes = dtypes
         self.builder = GraphBuilder("random")
@@ -150,6 +162,10 @@ class _Drawer:
 
     def chance(self, percent: int) -> bool:
         return self.choices.between(1, 100) > 100 - percent
+
+    def fresh(self, percent: int) -> bool:
+        """Whether a new input is made although there are fitting values."""
+        return self.chance(3 if self.narrow and len(self.inputs) > 3 else percent)
 
     def shape(self, least: int = 0, most: int = 3) -> Shape:
         rank = self.choices.between(least, most)
@@ -224,7 +240,7 @@ class _Drawer:
     def operand(self, dtype: str, least: int = 0) -> Value:
         """A value of an element type, and at least so many axes: at hand, cast, or a new input."""
         found = self.known(dtype, lambda s: len(s) >= least)
-        if found and not self.chance(15):
+        if found and not self.fresh(15):
             # recent ones are likelier, so that chains grow
             return found[max(self.choices.between(0, len(found) - 1) for _ in range(2))]
         others = [
@@ -237,7 +253,7 @@ class _Drawer:
     def exactly(self, dtype: str, shape: Shape) -> Value:
         """A value of a type: at hand or a new input."""
         found = self.known(dtype, lambda s: s == shape)
-        return self.pick(found) if found and not self.chance(20) else self.new(dtype, shape)
+        return self.pick(found) if found and not self.fresh(20) else self.new(dtype, shape)
 
     def beside(self, dtype: str, shape: Shape) -> Value:
         """A value that broadcasts with a shape and makes nothing large."""
@@ -250,7 +266,7 @@ class _Drawer:
             return int(np.prod(together)) <= MOST_ELEMENTS
 
         found = self.known(dtype, fits)
-        if found and not self.chance(25):
+        if found and not self.fresh(25):
             return self.pick(found)
         lead = self.choices.between(0, len(shape))
         return self.new(dtype, tuple(1 if self.chance(25) else d for d in shape[lead:]))
@@ -665,18 +681,29 @@ def with_updates(choices: Choices, *, most: int = 20) -> tuple[Program, dict[int
 
     What is written may be a computed value, another input (two of them swapped), or a view of one.
     """
-    p = program(choices, most=most)
+    if (
+        choices.between(0, 3) > 0
+    ):  # mostly of few operators, whose kernels read and write the same memory
+        operators = tuple(TABLE[name] for name in COMMON)
+        p = program(
+            choices, most=most, narrow=True, operators=operators, dtypes=("float32", "int32")
+        )
+    else:
+        p = program(choices, most=most)
     updates: dict[int, int] = {}
     outputs = list(p.graph.outputs)
     free = [k for k, v in enumerate(p.graph.inputs) if not v.type.weak]
+    made = {v for node in p.graph.nodes for v in node.outputs}
     for _ in range(choices.between(1, 4)):
-        if not free:
+        pairs = [(k, v) for v in p.graph.values() for k in free if v.type == p.graph.inputs[k].type]
+        if choices.between(0, 3) > 0:
+            pairs = [(k, v) for k, v in pairs if v in made] or pairs
+        if not pairs:
             break
-        k = free.pop(choices.between(0, len(free) - 1))
-        target = p.graph.inputs[k].type
-        fits = [v for v in p.graph.values() if v.type == target]
+        k, v = pairs[choices.between(0, len(pairs) - 1)]
+        free.remove(k)
         updates[len(outputs)] = k
-        outputs.append(fits[choices.between(0, len(fits) - 1)])
+        outputs.append(v)
     return p.with_outputs(outputs), updates
 
 
