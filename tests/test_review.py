@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import pickle
 import random
 import threading
 import time
+import types
 import weakref
 
 import numpy as np
@@ -418,3 +420,121 @@ def test_what_no_view_gives_is_never_its_operand() -> None:
             y = run(x)
             y += 1.0
             np.testing.assert_array_equal(x, [1, 2])
+
+
+# ---- what decided a trace is noticed when it changes ---------------------------------------------
+
+SCALE = 2.0
+settings = types.ModuleType("settings")
+settings.depth = 2
+
+
+def scaled(x, power=1.0):
+    return x * SCALE * power
+
+
+class Plain:
+    rate = 2.0
+
+    def __init__(self) -> None:
+        self.gain, self.options, self.calls = 3.0, {"mode": "double", "shift": [0.0, 1.0]}, 0
+
+    @property
+    def total(self):
+        return self.gain * self.rate
+
+    def helper(self, x):
+        return x * self.total
+
+    def __call__(self, x):
+        y = self.helper(x) + self.options["shift"][1]
+        return y * 2.0 if self.options["mode"] == "double" else y
+
+    @trace
+    def run(self, x):
+        return self(x)
+
+
+class Scaling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(2, 2))
+        self.plain = Plain()
+
+    def forward(self, x):
+        return self.inner(x) * 0.0 + self.plain.gain * SCALE
+
+
+def follows(function, x, *changes) -> int:
+    """Whether a traced function gives what the plain one gives after each change; how often it was traced."""
+    traced = function if hasattr(function, "timings") else trace(function)
+    plain = traced._function
+    for change in (lambda: None, *changes):
+        change()
+        for _ in range(2):
+            np.testing.assert_allclose(np.asarray(traced(x)), np.asarray(plain(x)), rtol=1e-6)
+    return traced.timings().traces
+
+
+def test_values_that_helpers_read(monkeypatch) -> None:
+    x = np.ones(2, np.float32)
+    change = lambda name, value: lambda: monkeypatch.setitem(globals(), name, value)  # noqa: E731
+    assert follows(lambda x: scaled(x), x, change("SCALE", 5.0)) == 2
+    assert follows(lambda x: [scaled(v) for v in (x,)][0], x, change("SCALE", 6.0)) == 2
+    assert follows(lambda x: scaled(x), x, lambda: monkeypatch.setattr(scaled, "__defaults__", (4.0,))) == 2
+    assert follows(functools.partial(scaled), x, change("SCALE", 7.0)) == 2
+    assert follows(lambda x: scaled(x), x, change("scaled", lambda x: x - 1.0)) == 2
+
+
+def test_values_in_modules_containers_and_objects(monkeypatch) -> None:
+    x = np.ones(2, np.float32)
+    plain = Plain()
+    assert follows(lambda x: x * settings.depth, x, lambda: monkeypatch.setattr(settings, "depth", 3)) == 2
+    table = {"k": 2.0, "rest": (1.0, 2.0)}
+    assert follows(lambda x: x * table["k"] + table["rest"][-1], x, lambda: table.update(k=3.0), lambda: table.update(rest=(5.0, 7.0))) == 3
+    for run in (lambda x: plain(x), plain, plain.run, plain.helper):
+        assert (
+            follows(
+                run,
+                x,
+                lambda: setattr(plain, "gain", plain.gain + 1.0),
+                lambda: setattr(Plain, "rate", Plain.rate + 1.0),
+            )
+            == 3
+        )
+    assert follows(plain.run, x, lambda: plain.options.update(mode="once"), lambda: plain.options.update(shift=[0.0, 9.0])) >= 3
+
+
+def test_values_that_a_layer_reads(monkeypatch) -> None:
+    model = Scaling()
+    x = np.ones((1, 2), np.float32)
+    with tracer.no_grad():
+        change = (
+            lambda: monkeypatch.setitem(globals(), "SCALE", 9.0),
+            lambda: setattr(model.plain, "gain", 8.0),
+            lambda: setattr(model, "plain", Plain()),
+        )
+        assert follows(lambda x: model(x), x, *change) == 3  # the last time as the second
+
+
+def test_an_object_that_is_an_argument() -> None:
+    @trace
+    def f(x, options):
+        return x * options.gain
+
+    options = Plain()
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(f(x, options), [3, 3])
+    options.gain = 4.0
+    np.testing.assert_array_equal(f(x, options), [4, 4])
+
+
+def test_what_code_does_not_read_is_no_reason_to_trace_again() -> None:
+    plain = Plain()
+    x = np.ones(2, np.float32)
+
+    def count() -> None:
+        plain.calls += 1
+        plain.options["other"] = plain.calls
+
+    assert follows(plain.run, x, count, count) == 1

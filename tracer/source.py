@@ -16,7 +16,8 @@ _OWN = tuple(os.path.join(_ROOT, package) + os.sep for package in ("tracer", "op
 
 
 @cache
-def _is_own(filename: str) -> bool:
+def is_own(filename: str) -> bool:
+    """Whether code of that file is this library's."""
     return os.path.abspath(filename).startswith(_OWN) or filename.startswith("<tracer")
 
 
@@ -31,7 +32,7 @@ def user_line() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not _is_own(filename):
+        if not is_own(filename):
             return f"{_shown(filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

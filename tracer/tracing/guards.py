@@ -13,28 +13,10 @@ from tracer.recording import Holder
 from tracer.random import default_generator
 from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
+from tracer.tracing.reads import SCALARS, Found, reads
 from tracer.tracing.record import Recorded
 
 Guard = Callable[[Any, Sequence[Any]], str | None]
-_SCALARS = (bool, int, float, str, type(None))
-
-
-def _scalar_guards(fn: types.FunctionType) -> list[tuple[str, Any]]:
-    """(expression, value) of plain numbers and strings in the function's own cells and globals."""
-    result = []
-    for value, path in function_roots(fn):
-        if isinstance(value, _SCALARS):
-            result.append((path.expression, value))
-    return result
-
-
-def _function_guards(fn: types.FunctionType) -> list[tuple[str, Any]]:
-    """(expression, object) of functions and other callables that the function names: rebinding one is noticed."""
-    result = []
-    for value, path in function_roots(fn):
-        if isinstance(value, types.FunctionType) and not value.__module__.startswith("tracer"):
-            result.append((path.expression, value))
-    return result
 
 
 def build_guard(
@@ -57,9 +39,11 @@ def build_guard(
     else:
         roots = [(fn, Path("fn", ""))]
     constants: dict[str, Any] = {"Tensor": Tensor}
+    names_of: dict[str, str] = {}
     for name, item in (*objects.items(), ("generator", default_generator)):
-        constants[f"k{len(constants)}"] = item
-        roots.append((item, Path(f"k{len(constants) - 1}", name)))
+        names_of[name] = f"k{len(constants)}"
+        constants[names_of[name]] = item
+        roots.append((item, Path(names_of[name], name)))
     targets: dict[int, Any] = {id(c.object): c.object for c in recorded.captures}
     targets |= {id(s.container): s.container for s in recorded.scalars}
     targets |= {id(m): m for m in recorded.modules}
@@ -71,11 +55,22 @@ def build_guard(
         constants[name] = value
         return name
 
+    kept: dict[int, str] = {}
+
+    def keep(value: Any) -> str:
+        if id(value) not in kept:
+            kept[id(value)] = constant(value)
+        return kept[id(value)]
+
     def holder(whose: Holder) -> str:
         return f"leaves[{whose}]" if isinstance(whose, int) else constant(whose)
 
+    told: set[str] = set()
+
     def same(expression: str, value: Any, what: str) -> None:
-        lines.append(f"if {expression} is not {constant(value)}: return {what!r}")
+        if expression not in told:
+            told.add(expression)
+            lines.append(f"if {expression} is not {keep(value)}: return {what!r}")
 
     def equal(expression: str, value: Any, what: str) -> None:
         if value is None or value is True or value is False:
@@ -85,19 +80,21 @@ def build_guard(
         lines.append(f"v = {expression}")
         lines.append(f"if v is not {name} and (v.__class__ is not {name}.__class__ or v != {name}): return {what!r}")
 
-    if isinstance(plain, types.FunctionType):
-        base = "fn" if plain is fn else "fn.__func__"
-        for expression, value in _scalar_guards(plain):
-            equal(expression.replace("fn", base, 1), value, f"{expression} was {value!r}")
-        for expression, value in _function_guards(plain):
-            same(expression.replace("fn", base, 1), value, f"{expression} was another function")
+    given = {name: Found(constants[key], key, name) for name, key in names_of.items()}
+    starts: list[tuple[Found, Mapping[str, Found]]] = [(Found(fn, "fn", ""), given)]
+    starts += [(Found(m, keep(m), type(m).__name__), {}) for m in recorded.modules]
+    for found in reads(starts, keep):
+        if isinstance(found.value, SCALARS):
+            equal(found.expression, found.value, f"{found.name} was {found.value!r}")
+        else:
+            same(found.expression, found.value, f"{found.name} was another function")
     for module in recorded.modules:
         path = paths.get(id(module))
         if path is not None:
             same(path.expression, module, f"{path.name or 'the module'} was another module")
         name = constant(module.__dict__)
         for key, value in module.__dict__.items():
-            if isinstance(value, _SCALARS):
+            if isinstance(value, SCALARS):
                 equal(f"{name}[{key!r}]", value, f"{path.name if path else type(module).__name__}.{key} was {value!r}")
         for group in ("_parameters", "_buffers", "_modules"):
             members = module.__dict__.get(group)

@@ -1,0 +1,222 @@
+"""Which plain values the code of a traced function reads: numbers and strings that decided its trace.
+
+Read off the code itself: names and the attributes and constant subscripts that follow them, such as `SCALE`, `config.depth`,
+`self.rate` or `options["mode"]`, in the function and in those that it names in turn, as far as these are the user's. What code
+finds out in other ways (values in local variables, loops over containers, `getattr`) is not followed.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import sysconfig
+import types
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tracer.source import is_own
+from tracer.tensor import Tensor
+
+SCALARS = (bool, int, float, str, type(None))
+MOST_FUNCTIONS = 2000
+_INSTALLED = tuple(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib"))
+_LOADS_NAME = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
+_LOADS_CELL = frozenset(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
+_LOADS_ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
+_BETWEEN = frozenset(("RESUME", "CACHE", "PRECALL", "NOP", "PUSH_NULL", "EXTENDED_ARG", "COPY_FREE_VARS", "MAKE_CELL"))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value, the expression of the guard that gives it, and what the user calls it."""
+
+    value: Any
+    expression: str
+    name: str
+    owner: Found | None = None  # of a method: where its object was found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Code, and what its names stand for. `known`: parameters and variables of closures."""
+
+    code: types.CodeType
+    globals: Found
+    known: Mapping[str, Found]
+
+
+def reads(starts: list[tuple[Found, Mapping[str, Found]]], keep: Callable[[Any], str]) -> Iterator[Found]:
+    """Plain values and functions that code reads, each expression once.
+
+    `starts`: functions, or objects that are called, with what is known of their parameters. `keep` gives an expression for an
+    object, which is how functions that are found become part of further expressions.
+    """
+    waiting: deque[_Scope] = deque()
+    seen: set[tuple[Any, ...]] = set()
+    told: set[str] = set()
+
+    def enter(item: Found, parameters: Mapping[str, Found]) -> None:
+        for function, known in _called(item, keep):
+            code = function.value.__code__
+            key = (code, id(function.value), *(id(f.value) for f in (*known.values(), *parameters.values())))
+            if key in seen or len(seen) > MOST_FUNCTIONS or not _is_users(code.co_filename):
+                continue
+            seen.add(key)
+            waiting.append(_scope(function, {**parameters, **known}))
+
+    for start, parameters in starts:
+        enter(start, parameters)
+        while waiting:
+            scope = waiting.popleft()
+            for found in _names(scope):
+                if isinstance(found.value, SCALARS) or _is_users_function(found.value):
+                    if found.expression and found.expression not in told:
+                        told.add(found.expression)
+                        yield found
+                enter(found, {})
+            nested = [c for c in scope.code.co_consts if isinstance(c, types.CodeType)]
+            waiting.extend(_Scope(c, scope.globals, scope.known) for c in nested)
+
+
+def _is_users_function(value: Any) -> bool:
+    return isinstance(value, types.FunctionType) and _is_users(value.__code__.co_filename)
+
+
+def _is_users(filename: str) -> bool:
+    return not (is_own(filename) or filename.startswith((*_INSTALLED, "<frozen")))
+
+
+def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Mapping[str, Found]]]:
+    """The functions that run when an object is called, with what is known of their parameters."""
+    value = item.value
+    while not isinstance(value, types.FunctionType | types.MethodType | type) and callable(getattr(value, "_function", None)):
+        value = value._function  # a traced function
+    if isinstance(value, types.FunctionType):
+        yield Found(value, keep(value), item.name), {}
+        wrapped = value.__dict__.get("__wrapped__")
+        if isinstance(wrapped, types.FunctionType):
+            yield Found(wrapped, keep(wrapped), item.name), {}
+    elif isinstance(value, types.MethodType):
+        yield from _method(value.__func__, item.owner or Found(value.__self__, keep(value.__self__), ""), keep)
+    elif isinstance(value, functools.partial):
+        yield from _called(Found(value.func, keep(value.func), item.name), keep)
+    elif not isinstance(value, type | types.ModuleType | Tensor | types.BuiltinFunctionType):
+        for name in ("forward", "__call__"):
+            function = inspect.getattr_static(type(value), name, None)
+            if function is not None:
+                owner = item if item.expression and value is item.value else Found(value, keep(value), item.name)
+                yield from _method(getattr(function, "_function", function), owner, keep)
+
+
+def _method(function: Any, owner: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Mapping[str, Found]]]:
+    if isinstance(function, types.FunctionType) and function.__code__.co_argcount:
+        yield Found(function, keep(function), ""), {function.__code__.co_varnames[0]: owner}
+
+
+def _scope(function: Found, known: Mapping[str, Found]) -> _Scope:
+    fn, expression = function.value, function.expression
+    names = dict(known)
+    for number, (name, cell) in enumerate(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False)):
+        try:
+            names[name] = Found(cell.cell_contents, f"{expression}.__closure__[{number}].cell_contents", name)
+        except ValueError:
+            continue  # a cell that is not filled yet
+    code = fn.__code__
+    positional = code.co_varnames[: code.co_argcount]
+    defaults = fn.__defaults__ or ()
+    for number, (name, value) in enumerate(zip(positional[len(positional) - len(defaults) :], defaults, strict=True)):
+        names.setdefault(name, Found(value, f"{expression}.__defaults__[{number}]", name))
+    for name, value in (fn.__kwdefaults__ or {}).items():
+        names.setdefault(name, Found(value, f"{expression}.__kwdefaults__[{name!r}]", name))
+    return _Scope(code, Found(fn.__globals__, f"{expression}.__globals__", ""), names)
+
+
+@functools.lru_cache(4096)
+def _operations(code: types.CodeType) -> tuple[tuple[str, Any], ...]:
+    """(kind, argument) of what matters here: "name", "local", "attribute", "constant", "subscript", "" for all else."""
+    result: list[tuple[str, Any]] = []
+    for instruction in dis.get_instructions(code):
+        name, argument = instruction.opname, instruction.argval
+        if name in _BETWEEN:
+            continue
+        kind = ""
+        if name in _LOADS_NAME:
+            kind = "name"
+        elif name in _LOADS_CELL or "LOAD_FAST" in name:
+            kind, argument = "local", argument[-1] if isinstance(argument, tuple) else argument
+        elif name in _LOADS_ATTRIBUTE:
+            kind = "attribute"
+        elif name.startswith("LOAD_CONST") or name == "LOAD_SMALL_INT":
+            kind = "constant"
+        elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and instruction.argrepr == "[]"):
+            kind = "subscript"
+        if kind or (result and result[-1][0]):
+            result.append((kind, argument if kind else None))
+    return tuple(result)
+
+
+def _names(scope: _Scope) -> Iterator[Found]:
+    """Everything that chains of names, attributes and constant subscripts lead to."""
+    current: Found | None = None
+    container: Found | None = None
+    key: Any = None
+    for kind, argument in _operations(scope.code):
+        if kind == "constant":
+            container, key, current = current, argument, None
+            continue
+        if kind == "name":
+            current = _global(scope.globals, argument)
+        elif kind == "local":
+            current = scope.known.get(argument)
+        elif kind == "attribute":
+            current = None if current is None else _attribute(current, argument)
+        elif kind == "subscript":
+            current = None if container is None else _item(container, key)
+        else:
+            current = None
+        container = None
+        if current is not None:
+            yield current
+
+
+def _global(names: Found, name: str) -> Found | None:
+    if name not in names.value:
+        return None
+    return Found(names.value[name], f"{names.expression}[{name!r}]", name)
+
+
+def _item(container: Found, key: Any) -> Found | None:
+    value = container.value
+    if type(value) not in (dict, list, tuple) or not isinstance(key, SCALARS):
+        return None
+    try:
+        return Found(value[key], f"{container.expression}[{key!r}]", f"{container.name}[{key!r}]")
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _attribute(owner: Found, name: str) -> Found | None:
+    """An attribute as it lies, found without running code."""
+    value, shown = owner.value, f"{owner.name}.{name}" if owner.name else name
+    if isinstance(value, (Tensor, *SCALARS)):
+        return None
+    own = getattr(value, "__dict__", None)
+    if isinstance(own, dict) and name in own:
+        return Found(own[name], f"{owner.expression}.__dict__[{name!r}]", shown)
+    if isinstance(own, dict) and isinstance(own.get("_modules"), dict) and name in own["_modules"]:
+        return Found(own["_modules"][name], f"{owner.expression}.__dict__['_modules'][{name!r}]", shown)
+    of_class = inspect.getattr_static(value if isinstance(value, type) else type(value), name, None)
+    if isinstance(of_class, SCALARS) and of_class is not None:
+        return Found(of_class, f"{owner.expression}.{name}", shown)
+    if isinstance(of_class, types.MemberDescriptorType) and not isinstance(value, type):
+        held = getattr(value, name, None)
+        return Found(held, f"{owner.expression}.{name}", shown)
+    if isinstance(of_class, staticmethod):
+        return Found(of_class.__func__, "", shown)
+    function = of_class.fget if isinstance(of_class, property) else getattr(of_class, "_function", of_class)
+    if isinstance(function, types.FunctionType) and not isinstance(value, type):
+        return Found(types.MethodType(function, value), "", shown, owner)
+    return None
