@@ -37,9 +37,6 @@ ALLOWED = {
 # The one folder that may import a library, of those that the rest must not know.
 ONLY_IN = {"numba": "codegen/", "llvmlite": "codegen/", "onnx": "tracer/onnx/"}
 
-# Tools of the developers, run by hand with `python -m`: their imports are of the `dev` extra.
-TOOLS = ("codegen/vector/coefficients.py",)
-
 # Slow to import, and needed by some programs only.
 LATE = ("numba", "onnx", "scipy.linalg", "matplotlib", "onnxruntime")
 
@@ -62,8 +59,6 @@ def foreign_imports(package: str) -> list[tuple[str, int, str]]:
     """File, line and library of each import of something that is not in Python itself."""
     found = []
     for path in source_files(package):
-        if path.relative_to(ROOT).as_posix() in TOOLS:
-            continue
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         for line, name in imports(tree):
             library = name.partition(".")[0]
@@ -97,25 +92,11 @@ def test_what_is_imported_is_declared_and_the_other_way_round() -> None:
         return {re.match(r"[\w-]+", text)[0].lower().replace("-", "_") for text in requirements}
 
     core = names(PROJECT["dependencies"])
-    extras = names(PROJECT["optional-dependencies"]["safetensors"])
     used = {library for package in PACKAGES for _, _, library in foreign_imports(package)}
-    assert used - set(PACKAGES) <= core | extras
+    assert used - set(PACKAGES) <= core
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-    unexplained = {name for name in core | extras if f"`{name}`" not in page}
+    unexplained = {name for name in core if f"`{name}`" not in page}
     assert unexplained == set(), "each dependency says in docs/dependencies.md what it is for"
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_nothing_imports_a_tool_of_the_developers(tool: str) -> None:
-    parent, _, name = tool.removesuffix(".py").replace("/", ".").rpartition(".")
-    pattern = rf"import {parent}\.{name}|from {parent}\.{name} import|from {parent} import .*{name}"
-    users = [
-        path.relative_to(ROOT).as_posix()
-        for package in PACKAGES
-        for path in source_files(package)
-        if re.search(pattern, path.read_text(encoding="utf-8"))
-    ]
-    assert users == []
 
 
 def test_the_layers_contract_holds() -> None:
