@@ -15,6 +15,7 @@ import numpy as np
 from ops.errors import ArgumentError
 
 Bounds = tuple[int, int]
+_MOST_WORK: Any = 10_000  # of an exact answer; NumPy's stub knows none but 0 and -1
 
 
 class Sharing:
@@ -38,9 +39,9 @@ class Sharing:
                     break
                 if (k in self.written or other in self.written) and _meet(arrays[k], arrays[other]):
                     changed, reader = (k, other) if k in self.written else (other, k)
+                    one, two = (self._names[n] or f"operand {n}" for n in (reader, changed))
                     raise ArgumentError(
-                        f"{self._names[reader] or f'operand {reader}'} shares memory with {self._names[changed] or f'operand {changed}'}, "
-                        "which the traced function changes in place; pass a copy of one of them"
+                        f"{one} shares memory with {two}, which the traced function changes in place; pass a copy of one of them"
                     )
 
     def may_share(self, state: tuple[int, ...], numbers: Sequence[int], arguments: tuple[int, ...]) -> bool:
@@ -91,6 +92,6 @@ def _meet(one: Any, other: Any) -> bool:
     if isinstance(one, int) or isinstance(other, int):
         return True
     try:
-        return bool(np.shares_memory(one, other, max_work=10_000))
+        return bool(np.shares_memory(one, other, max_work=_MOST_WORK))
     except np.exceptions.TooHardError:
         return True

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from tracer.config import CONFIG
 from tracer.graph import Graph
-from tracer.passes.decompose import decompose
 from tracer.passes.dead_code import remove_dead_code
+from tracer.passes.decompose import decompose
 from tracer.passes.simplify import simplify
 from tracer.passes.spread import spread_scalars
 from tracer.passes.subexpressions import share_subexpressions

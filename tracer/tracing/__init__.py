@@ -1,4 +1,4 @@
-"""`@trace`: from a call to a graph, what it reads and changes outside, and the compiled programs that are kept for later calls."""
+"""`@trace`: from a call to a graph, what it reads and changes outside, and the compiled programs kept for later calls."""
 
 from __future__ import annotations
 

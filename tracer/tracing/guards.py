@@ -9,8 +9,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tracer.recording import Holder
 from tracer.random import default_generator
+from tracer.recording import Holder
 from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.reads import SCALARS, Found, reads

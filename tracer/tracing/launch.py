@@ -1,7 +1,7 @@
 """The fast way into a compiled program: one generated function that checks a call, runs the program and wraps the results.
 
-It covers calls with flat positional arguments. Whatever it does not expect (another type, an array that is not row-major, a failed
-guard) it leaves to the general way by returning MISS, before anything has happened.
+It covers calls with flat positional arguments. Whatever it does not expect (another type, an array that is not row-major, a
+failed guard) it leaves to the general way by returning MISS, before anything has happened.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tracer.tensor import Array, Tensor, is_plain
 
 if TYPE_CHECKING:
     from tracer.tracing.entry import Entry
+    from tracer.tracing.signature import Leaf
 
 MISS = object()
 
@@ -50,179 +51,219 @@ def array_to_write(array: Array) -> int:
 
 def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | None:
     """`launch(args)`: the result of the call, or MISS. None where the arguments are nested or named."""
-    recorded, executable = entry.recorded, entry.executable
-    leaves = entry.signature
-    if recorded.backward is not None or not _is_flat(tree, len(leaves)):
+    if entry.recorded.backward is not None or not _is_flat(tree, len(entry.signature)):
         return None
-    constants: dict[str, Any] = {
-        "MISS": MISS,
-        "Tensor": Tensor,
-        "Parameter": Parameter,
-        "ndarray": np.ndarray,
-        "MODES": MODES,
-        "ready": ready,
-        "ready_to_write": ready_to_write,
-        "array_pointer": array_pointer,
-        "array_to_write": array_to_write,
-        "allocate": allocate,
-        "new": object.__new__,
-        "guard": entry.guard,
-        "fn": entry.fn,
-        "call": executable._call,
-        "keep": executable,  # its constants, which the program points to
-        "released": CompiledNode.released_node(recorded.graph.name),
-    }
-    lines: list[str] = []
+    if any(kind == "input" for kind, _, _ in entry.executable._results):
+        return None
+    writer = _Writer(entry)
+    writer.arguments()
+    writer.state()
+    writer.run()
+    writer.write_state()
+    writer.give_back()
+    return writer.function()
 
-    def constant(value: Any) -> str:
-        name = f"k{len(constants)}"
-        constants[name] = value
+
+class _Writer:
+    """Writes the function, part by part. Variables: x0 ... arguments, p0 ... their addresses, c0 ... addresses and s0 ... numbers
+    of the state, b0 ... blocks of results, o0 ... results."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.recorded, self.executable, self.leaves = entry.recorded, entry.executable, entry.signature
+        self.grad_enabled = entry.grad_enabled
+        self.constants: dict[str, Any] = {
+            "MISS": MISS,
+            "Tensor": Tensor,
+            "Parameter": Parameter,
+            "ndarray": np.ndarray,
+            "MODES": MODES,
+            "ready": ready,
+            "ready_to_write": ready_to_write,
+            "array_pointer": array_pointer,
+            "array_to_write": array_to_write,
+            "allocate": allocate,
+            "new": object.__new__,
+            "guard": entry.guard,
+            "fn": entry.fn,
+            "call": self.executable._call,
+            "keep": self.executable,  # its constants, which the program points to
+            "released": CompiledNode.released_node(self.recorded.graph.name),
+        }
+        self.lines: list[str] = []
+        self.words: dict[int, str] = {}  # by number of the program's input
+        self.results: dict[int, str] = {}  # by number of its output
+        self.written = self.executable.sharing.written
+        base = len(self.recorded.captures) + len(self.recorded.scalars)
+        self.position = {leaf: base + k for k, leaf in enumerate(self.recorded.argument_leaves)}
+
+    def add(self, line: str) -> None:
+        """One more line."""
+        self.lines.append(line)
+
+    def require(self, wrong: str) -> None:
+        """Leave the call to the general way if an expression holds."""
+        self.add(f"if {wrong}: return MISS")
+
+    def constant(self, value: Any) -> str:
+        """A name for a value."""
+        name = f"k{len(self.constants)}"
+        self.constants[name] = value
         return name
 
-    def holder(whose: Holder) -> str:
-        return f"x{whose}" if isinstance(whose, int) else constant(whose)
+    def holder(self, whose: Holder) -> str:
+        """An expression for the Tensor whose gradient is meant."""
+        return f"x{whose}" if isinstance(whose, int) else self.constant(whose)
 
-    names = [f"x{k}" for k in range(len(leaves))]
-    lines.append(f"if len(args) != {len(leaves)} or MODES.grad_enabled is not {entry.grad_enabled}: return MISS")
-    if names:
-        lines.append(f"{', '.join(names)}, = args")
-    words: dict[int, str] = {}
-    written = executable.sharing.written
-    base = len(recorded.captures) + len(recorded.scalars)
-    position = {leaf: base + k for k, leaf in enumerate(recorded.argument_leaves)}
-    for k, (leaf, x) in enumerate(zip(leaves, names, strict=True)):
-        if leaf.kind == "tensor":
-            kind = constant(leaf.type)
-            lines.append(
-                f"if ({x}.__class__ is not Tensor and {x}.__class__ is not Parameter) or {x}.type is not {kind} "
-                f"or {x}._requires_grad is not {leaf.requires_grad}: return MISS"
-            )
-            lines.append(f"p{k} = {x}._pointer or {'ready_to_write' if position[k] in written else 'ready'}({x})")
-            lines.append(f"if not p{k}: return MISS")
-            words[position[k]] = f"p{k}"
-        elif leaf.kind == "array":
-            assert leaf.type is not None
-            dtype, shape = constant(numpy_dtype(leaf.type.dtype)), constant(leaf.type.shape)
-            lines.append(f"if {x}.__class__ is not ndarray or {x}.dtype is not {dtype} or {x}.shape != {shape}: return MISS")
-            lines.append(f"p{k} = {'array_to_write' if position[k] in written else 'array_pointer'}({x})")
-            lines.append(f"if not p{k}: return MISS")
-            words[position[k]] = f"p{k}"
-        elif leaf.kind == "float":
-            lines.append(f"if {x}.__class__ is not float: return MISS")
-            words[position[k]] = x
-        elif leaf.kind == "static":
-            value = leaf.value.value
-            if value is None or value is True or value is False:
-                lines.append(f"if {x} is not {value!r}: return MISS")
-            elif isinstance(value, float | complex):  # -0.0 is another value than 0.0
-                kept = f"{constant(type(value))} or repr({x}) != {constant(repr(value))}"
-                lines.append(f"if {x}.__class__ is not {kept}: return MISS")
-            else:
-                name = constant(value)
-                lines.append(f"if {x}.__class__ is not {name}.__class__ or {x} != {name}: return MISS")
+    # ---- before anything happens
+    def arguments(self) -> None:
+        """Check them and find their addresses."""
+        self.require(f"len(args) != {len(self.leaves)} or MODES.grad_enabled is not {self.grad_enabled}")
+        if self.leaves:
+            self.add(f"{', '.join(f'x{k}' for k in range(len(self.leaves)))}, = args")
+        for k, leaf in enumerate(self.leaves):
+            getattr(self, f"_{leaf.kind}")(k, leaf)
+        self.require("guard(fn, args) is not None")
+
+    def _tensor(self, k: int, leaf: Leaf) -> None:
+        x, place = f"x{k}", self.position[k]
+        self.require(
+            f"({x}.__class__ is not Tensor and {x}.__class__ is not Parameter) or {x}.type is not {self.constant(leaf.type)} "
+            f"or {x}._requires_grad is not {leaf.requires_grad}"
+        )
+        self._address(f"p{k}", x, place)
+
+    def _array(self, k: int, leaf: Leaf) -> None:
+        assert leaf.type is not None
+        x, place = f"x{k}", self.position[k]
+        dtype, shape = self.constant(numpy_dtype(leaf.type.dtype)), self.constant(leaf.type.shape)
+        self.require(f"{x}.__class__ is not ndarray or {x}.dtype is not {dtype} or {x}.shape != {shape}")
+        self._array_address(f"p{k}", x, place)
+
+    def _float(self, k: int, leaf: Leaf) -> None:
+        self.require(f"x{k}.__class__ is not float")
+        self.words[self.position[k]] = f"x{k}"
+
+    def _static(self, k: int, leaf: Leaf) -> None:
+        x, value = f"x{k}", leaf.value.value
+        if value is None or value is True or value is False:
+            self.require(f"{x} is not {value!r}")
+        elif isinstance(value, float | complex):  # -0.0 is another value than 0.0
+            self.require(f"{x}.__class__ is not {self.constant(type(value))} or repr({x}) != {self.constant(repr(value))}")
         else:
-            lines.append(f"if {x} is not {constant(leaf.value.object)}: return MISS")
-    lines.append("if guard(fn, args) is not None: return MISS")
-    for number, capture in enumerate(recorded.captures):
-        if isinstance(capture.object, np.ndarray):
-            lines.append(f"c{number} = {'array_to_write' if number in written else 'array_pointer'}({constant(capture.object)})")
-            lines.append(f"if not c{number}: return MISS")
-        else:
-            source = holder(capture.object)
+            name = self.constant(value)
+            self.require(f"{x}.__class__ is not {name}.__class__ or {x} != {name}")
+
+    def _object(self, k: int, leaf: Leaf) -> None:
+        self.require(f"x{k} is not {self.constant(leaf.value.object)}")
+
+    def _address(self, name: str, tensor: str, place: int) -> None:
+        self.add(f"{name} = {tensor}._pointer or {'ready_to_write' if place in self.written else 'ready'}({tensor})")
+        self.require(f"not {name}")
+        self.words[place] = name
+
+    def _array_address(self, name: str, array: str, place: int) -> None:
+        self.add(f"{name} = {'array_to_write' if place in self.written else 'array_pointer'}({array})")
+        self.require(f"not {name}")
+        self.words[place] = name
+
+    def state(self) -> None:
+        """Find its addresses and numbers, and check that what the program writes is nobody else's."""
+        for number, capture in enumerate(self.recorded.captures):
+            if isinstance(capture.object, np.ndarray):
+                self._array_address(f"c{number}", self.constant(capture.object), number)
+                continue
+            source = self.holder(capture.object)
             if capture.is_grad:
-                lines.append(f"g{number} = {source}._grad")
+                self.add(f"g{number} = {source}._grad")
                 source = f"g{number}"
-            lines.append(f"c{number} = {source}._pointer or {'ready_to_write' if number in written else 'ready'}({source})")
-            lines.append(f"if not c{number}: return MISS")
-        words[number] = f"c{number}"
-    for number, scalar in enumerate(recorded.scalars):
-        lines.append(f"s{number} = {constant(scalar.container)}[{scalar.key!r}]")
-        lines.append(f"if s{number}.__class__ is not float: return MISS")
-        words[len(recorded.captures) + number] = f"s{number}"
-    if written:
-        constants["sharing"] = executable.sharing.may_share
-        state = "".join(f"c{k}, " for k in range(len(recorded.captures)))
-        given = [k for k, leaf in enumerate(leaves) if leaf.kind in ("tensor", "array")]
-        arguments = "".join(f"p{k}, " for k in given)
-        numbers = constant(tuple(position[k] for k in given))
-        lines.append(f"if sharing(({state}), {numbers}, ({arguments})): return MISS")
-    inputs = [words[k] for k in range(base + len(recorded.argument_leaves))]
-    if executable._check is not None:
-        constants["check"] = executable._check.test_words
-        lines.append(f"check({', '.join(inputs)})")
-    results: dict[int, str] = {}
-    outputs: list[str] = []
-    for number, (kind, _, type_) in enumerate(executable._results):
-        if kind == "new":
-            lines.append(f"b{number} = allocate({int(type_.size) * type_.itemsize})")
-            outputs.append(f"b{number}.pointer")
-            results[number] = f"o{number}"
-        elif kind == "input":
-            return None
-    if executable._workspace:
-        lines.append(f"w = allocate({executable._workspace})")
-        outputs.append("w.pointer")
-    else:
-        outputs.append("0")
-    lines.append(f"call({', '.join([*inputs, *outputs])})")
-    wanted = {o.number for o in recorded.outputs if o.kind == "program"}
-    first_grad = recorded.result_count + len(recorded.mutated) + len(recorded.mutated_arguments)
-    grads: list[tuple[str, int | None]] = []
-    for whose, present in recorded.grads:
-        grads.append((holder(whose), first_grad if present else None))
-        if present:
-            wanted.add(first_grad)
-            first_grad += 1
-    needs_grad = {o.number for o in recorded.outputs if o.kind == "program" and o.requires_grad}
-    for number in sorted(wanted):
-        if number not in results:
-            return None
-        type_ = constant(executable._results[number][2])
-        o = results[number]
-        lines.append(f"{o} = new(Tensor)")
-        lines.append(f"{o}.type = {type_}; {o}._block = b{number}; {o}._pointer = b{number}.pointer")
-        if number in needs_grad:
-            lines.append(f"{o}._requires_grad = True; {o}.grad_fn = released")
+            self._address(f"c{number}", source, number)
+        for number, scalar in enumerate(self.recorded.scalars):
+            self.add(f"s{number} = {self.constant(scalar.container)}[{scalar.key!r}]")
+            self.require(f"s{number}.__class__ is not float")
+            self.words[len(self.recorded.captures) + number] = f"s{number}"
+        if self.written:
+            self.constants["sharing"] = self.executable.sharing.may_share
+            state = "".join(f"c{k}, " for k in range(len(self.recorded.captures)))
+            given = [k for k, leaf in enumerate(self.leaves) if leaf.kind in ("tensor", "array")]
+            addresses = "".join(f"p{k}, " for k in given)
+            numbers = self.constant(tuple(self.position[k] for k in given))
+            self.require(f"sharing(({state}), {numbers}, ({addresses}))")
+
+    # ---- what happens
+    def run(self) -> None:
+        """Call the program."""
+        inputs = [self.words[k] for k in range(len(self.words))]
+        if self.executable._check is not None:
+            self.constants["check"] = self.executable._check.test_words
+            self.add(f"check({', '.join(inputs)})")
+        outputs = []
+        for number, (kind, _, type_) in enumerate(self.executable._results):
+            if kind == "new":
+                self.add(f"b{number} = allocate({int(type_.size) * type_.itemsize})")
+                outputs.append(f"b{number}.pointer")
+                self.results[number] = f"o{number}"
+        if self.executable._workspace:
+            self.add(f"w = allocate({self.executable._workspace})")
+            outputs.append("w.pointer")
         else:
-            lines.append(f"{o}._requires_grad = False")
-    for tensor in recorded.mutated:
-        lines.append(f"{constant(tensor)}._version += 1")
-    for leaf in recorded.mutated_arguments:
-        lines.append(f"if x{leaf}.__class__ is not ndarray: x{leaf}._version += 1")
-    for whose_grad, number_or_none in grads:
-        lines.append(f"{whose_grad}._grad = {'None' if number_or_none is None else results[number_or_none]}")
-    parts = []
-    for output in recorded.outputs:
-        if output.kind == "program":
-            parts.append(results[output.number])
-        elif output.kind == "argument":
-            parts.append(f"x{output.number}")
+            outputs.append("0")
+        self.add(f"call({', '.join([*inputs, *outputs])})")
+
+    def write_state(self) -> None:
+        """Make Tensors of the results, count changes, set gradients."""
+        recorded = self.recorded
+        number = recorded.result_count + len(recorded.mutated) + len(recorded.mutated_arguments)
+        wanted = {o.number for o in recorded.outputs if o.kind == "program"}
+        grads: list[tuple[str, str]] = []
+        for whose, present in recorded.grads:
+            grads.append((self.holder(whose), self.results[number] if present else "None"))
+            if present:
+                wanted.add(number)
+                number += 1
+        differentiable = {o.number for o in recorded.outputs if o.kind == "program" and o.requires_grad}
+        for number in sorted(wanted):
+            o, b = self.results[number], f"b{number}"
+            self.add(f"{o} = new(Tensor)")
+            type_ = self.constant(self.executable._results[number][2])
+            self.add(f"{o}.type = {type_}; {o}._block = {b}; {o}._pointer = {b}.pointer")
+            history = f"; {o}.grad_fn = released" if number in differentiable else ""
+            self.add(f"{o}._requires_grad = {number in differentiable}{history}")
+        for tensor in recorded.mutated:
+            self.add(f"{self.constant(tensor)}._version += 1")
+        for leaf in recorded.mutated_arguments:
+            self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}._version += 1")
+        for holder, grad in grads:
+            self.add(f"{holder}._grad = {grad}")
+
+    def give_back(self) -> None:
+        """Return the results in their tree."""
+        parts = []
+        for output in self.recorded.outputs:
+            if output.kind == "program":
+                parts.append(self.results[output.number])
+            elif output.kind == "argument":
+                parts.append(f"x{output.number}")
+            else:
+                parts.append(self.constant(output.object))
+        every = f"({', '.join(parts)},)" if parts else "()"
+        tree = self.recorded.tree
+        if tree.is_leaf():
+            self.add(f"return {parts[0]}")
+        elif tree.type is tuple and all(c.is_leaf() for c in tree.children()):
+            self.add(f"return {every}")
         else:
-            parts.append(constant(output.object))
-    shape = _result_shape(recorded.tree)
-    if shape == "leaf":
-        lines.append(f"return {parts[0]}")
-    elif shape == "tuple":
-        lines.append(f"return ({', '.join(parts)},)" if parts else "return ()")
-    else:
-        unflatten = constant(recorded.tree)
-        lines.append(f"return {unflatten}.unflatten(({', '.join(parts)},))" if parts else f"return {unflatten}.unflatten(())")
-    source = "def launch(args):\n    " + "\n    ".join(lines) + "\n"
-    namespace = dict(constants)
-    exec(compile(source, "<tracer launch>", "exec"), namespace)
-    launch: Callable[[tuple[Any, ...]], Any] = namespace["launch"]
-    return launch
+            self.add(f"return {self.constant(tree)}.unflatten({every})")
+
+    def function(self) -> Callable[[tuple[Any, ...]], Any]:
+        """What has been written, as a function."""
+        source = "def launch(args):\n    " + "\n    ".join(self.lines) + "\n"
+        namespace = dict(self.constants)
+        exec(compile(source, "<tracer launch>", "exec"), namespace)
+        launch: Callable[[tuple[Any, ...]], Any] = namespace["launch"]
+        return launch
 
 
 def _is_flat(tree: Any, count: int) -> bool:
     """Whether the arguments are `count` positional leaves."""
     args, kwargs = tree.children()
     return args.num_leaves == count and kwargs.num_leaves == 0 and all(c.is_leaf() for c in args.children())
-
-
-def _result_shape(tree: Any) -> str:
-    if tree.is_leaf():
-        return "leaf"
-    if tree.type is tuple and all(c.is_leaf() for c in tree.children()):
-        return "tuple"
-    return "tree"

@@ -72,10 +72,10 @@ def reads(starts: list[tuple[Found, Mapping[str, Found]]], keep: Callable[[Any],
         while waiting:
             scope = waiting.popleft()
             for found in _names(scope):
-                if isinstance(found.value, SCALARS) or _is_users_function(found.value):
-                    if found.expression and found.expression not in told:
-                        told.add(found.expression)
-                        yield found
+                matters = isinstance(found.value, SCALARS) or _is_users_function(found.value)
+                if matters and found.expression and found.expression not in told:
+                    told.add(found.expression)
+                    yield found
                 enter(found, {})
             nested = [c for c in scope.code.co_consts if isinstance(c, types.CodeType)]
             waiting.extend(_Scope(c, scope.globals, scope.known) for c in nested)

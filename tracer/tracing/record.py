@@ -10,7 +10,6 @@ import numpy as np
 import optree
 
 from ops.errors import TraceError
-
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
 from tracer.modes import MODES
@@ -111,9 +110,7 @@ def _finish(
         if id(x) in olds:  # what a buffer was before it was assigned: a copy, for its memory changes
             x = copied(x)
             olds[id(x)] = x  # kept alive: identities decide below
-        if isinstance(x, np.ndarray) and id(x) in recorder.captures:
-            outputs.append(Output("object", object=x))
-        elif not isinstance(x, Tensor):
+        if (isinstance(x, np.ndarray) and id(x) in recorder.captures) or not isinstance(x, Tensor):
             outputs.append(Output("object", object=x))
         elif id(x) in arguments:
             outputs.append(Output("argument", arguments[id(x)]))

@@ -84,7 +84,7 @@ def leaf_of(x: Any, static: bool = False) -> Leaf:
         return Leaf("static", value=_Value(x)) if static else FLOAT
     if isinstance(x, np.generic):
         return Leaf("array", intern(Type.of(np.asarray(x))))
-    if isinstance(x, _PLAIN) or isinstance(x, float):
+    if isinstance(x, (*_PLAIN, float)):
         return Leaf("static", value=_Value(x))
     return Leaf("object", value=_Same(x))
 
@@ -106,9 +106,8 @@ def leaf_names(args: tuple[Any, ...], kwargs: dict[str, Any], parameters: tuple[
     names = []
     for path in paths:
         which, first, *rest = path
+        head = str(first)
         if which == 0:
             head = parameters[first] if first < len(parameters) else f"argument{first}"
-        else:
-            head = str(first)
         names.append(".".join([head, *map(str, rest)]))
     return names

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-
-
 from ops.errors import ArgumentError, TracerError
 from tracer.config import CONFIG
 from tracer.dispatch import located
@@ -25,6 +23,7 @@ from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
+FAST_WAYS = 8  # kept for calls of the last kinds
 _LOG = logging.getLogger("tracer.retrace")
 
 
@@ -50,14 +49,14 @@ class TracedFunction(Generic[P, R]):
         if not callable(function):
             raise located(ArgumentError(f"trace takes a function, got {type(function).__name__}"))
         self._function = function
-        self._name = name or getattr(function, "__qualname__", type(function).__name__)
+        self._name: str = name or str(getattr(function, "__qualname__", type(function).__name__))
         self._static = frozenset((static_argnames,) if isinstance(static_argnames, str) else static_argnames)
         self._max_traces = max_traces
         self._lock = threading.RLock()
         self._static_leaves: set[tuple[Any, int]] = set()
         self._entries: dict[Any, list[Entry]] = {}
         self._count = 0
-        self._launch: Callable[[tuple[Any, ...]], Any] | None = None
+        self._launches: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
         try:
             self._signature = inspect.signature(function)
             self._parameters = tuple(self._signature.parameters)
@@ -72,20 +71,27 @@ class TracedFunction(Generic[P, R]):
 
     # ---- calling
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The function's result, from a compiled program; inside another trace the function itself runs."""
         if MODES.recorder is not None or not CONFIG.jit:
-            return self._function(*args, **kwargs)  # inside another trace: inlined
+            return self._function(*args, **kwargs)
         try:
-            if not kwargs and self._launch is not None:
-                result: R = self._launch(args)
-                if result is not MISS:
-                    return result
+            if not kwargs:
+                for launch in self._launches:
+                    result: R = launch(args)
+                    if result is not MISS:
+                        return result
             entry, leaves = self._find(args, kwargs)
             result = entry.run(leaves)
             if not kwargs and CONFIG.fast:
-                self._launch = entry.launch(args)
+                self._keep(entry.launch(args))
             return result
         except TracerError as error:
             raise located(error) from None
+
+    def _keep(self, launch: Callable[[tuple[Any, ...]], Any] | None) -> None:
+        """Try this fast way first from now on."""
+        if launch is not None:
+            self._launches = (launch, *(known for known in self._launches if known is not launch))[:FAST_WAYS]
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -93,7 +99,7 @@ class TracedFunction(Generic[P, R]):
         bound = instance.__dict__.get(f"__traced_{self.__name__}") if hasattr(instance, "__dict__") else None  # type: ignore[attr-defined]
         if bound is None or bound._owner is not self or bound._function.__self__ is not instance:  # a copy's, for one
             bound = TracedFunction(
-                self._function.__get__(instance, owner),  # type: ignore[attr-defined]
+                self._function.__get__(instance, owner),
                 tuple(self._static),
                 self._name,
                 self._max_traces,
@@ -119,7 +125,7 @@ class TracedFunction(Generic[P, R]):
         return entry, leaves
 
     def _known(self, key: Any, leaves: list[Any]) -> tuple[Entry | None, str | None]:
-        """The entry whose guard holds; else None and what changed for the first one. Lists of entries are replaced, never changed."""
+        """The entry whose guard holds; else None and what changed for the first one. Lists are replaced, never changed."""
         entries = self._entries.get(key, ())
         reason = None
         for position, entry in enumerate(entries):
@@ -249,7 +255,7 @@ class TracedFunction(Generic[P, R]):
             self._entries.clear()
             self._static_leaves.clear()
             self._count = 0
-            self._launch = None
+            self._launches = ()
 
     def __repr__(self) -> str:
         return f"<traced function {self._name}: {sum(len(e) for e in self._entries.values())} programs>"
