@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from codegen.schedule import schedule_for
 from codegen.spec import Axis, Combine, Fold, Index, KernelSpec, Let, Load, Operand, Schedule, Stage, Statement, Store
 from ops.compute import Folding, Gather, Reduction, Scalar
@@ -79,6 +81,7 @@ class Specifier:
     def run(self) -> Bound:
         """The specification of the group."""
         self._name_values()
+        self.moved = self._moved()
         self._collect()
         self._collapse()
         stages = self._stages()
@@ -103,6 +106,37 @@ class Specifier:
         for step in self.group.steps:
             if step.output is not None:
                 self.names[step.output] = f"v{len(self.names)}"
+
+    def _moved(self) -> set[Value]:
+        """The values of a kernel that only moves elements. It moves them as unsigned integers of their size: every bit
+        pattern stays, NaN's included, and element types of one size share a kernel."""
+        made = set(self.names)
+        moved: set[Value] = set()
+        for step in self.group.steps:
+            compute = step.node.op.compute
+            if step.kind == "map" and isinstance(compute, Gather):
+                if any(v in made for v in step.inputs[1:]):
+                    return set()  # what is moved is an index as well
+                moved |= {step.inputs[0], step.node.outputs[0]}
+            elif step.kind == "view" or (
+                step.kind == "map" and isinstance(compute, Scalar) and self._raw_text(step) == "{0}"
+            ):
+                moved |= {step.inputs[0], step.node.outputs[0]}
+            else:
+                return set()
+        indices = {v for s in self.group.steps if isinstance(s.node.op.compute, Gather) for v in s.inputs[1:]}
+        return set() if moved & indices else moved
+
+    def _dtype(self, v: Value) -> str:
+        """The element type under which a value is known in the kernel."""
+        return f"uint{8 * v.type.itemsize}" if v in self.moved else v.type.dtype
+
+    def _literal(self, value: Any, v: Value) -> str:
+        """A literal of a value's type."""
+        if v in self.moved:
+            bits = np.asarray(value).astype(v.type.numpy).reshape(1).view(f"u{v.type.itemsize}")[0]
+            return _literal_text(bits, self._dtype(v))
+        return _literal_text(value, v.type.dtype)
 
     # ---- what is read and written
     def _collect(self) -> None:
@@ -129,7 +163,7 @@ class Specifier:
                     layout = self.layout(v)
                     assert layout is not None, (step.node, number)
                     access = self._access(
-                        v.type.dtype, self._atom_strides(dims, layout), "in", layout.buffer, layout.strided.offset
+                        self._dtype(v), self._atom_strides(dims, layout), "in", layout.buffer, layout.strided.offset
                     )
                     name = f"l{len(self._loads)}"
                     self._loads[(v, dims)] = name
@@ -143,7 +177,7 @@ class Specifier:
                 layout = self.layout(v)
                 assert layout is not None
                 self._stores[v] = self._access(
-                    v.type.dtype, self._atom_strides(step.result, layout), "out", layout.buffer, layout.strided.offset
+                    self._dtype(v), self._atom_strides(step.result, layout), "out", layout.buffer, layout.strided.offset
                 )
 
     def _access(self, dtype: str, strides: dict[Atom, int], role: str, buffer: Buffer, offset: int) -> Access:
@@ -184,7 +218,7 @@ class Specifier:
                 for atom in reversed(step.result[index.axis]):
                     strides[atom] = strides.get(atom, 0) + stride
                     stride *= atom.size
-        access = Access(f"a{len(self.accesses)}", data.type.dtype, strides, "in", layout.buffer, offset)
+        access = Access(f"a{len(self.accesses)}", self._dtype(data), strides, "in", layout.buffer, offset)
         access.extra = tuple(
             (f"{access.name}_{k}", stride)
             for k, (index, stride) in enumerate(zip(indices, layout.strided.strides, strict=True))
@@ -512,13 +546,13 @@ class Specifier:
             return self.names[v]
         literal = self.literal(v)
         if literal is not None:
-            return _literal_text(literal, v.type.dtype)
+            return self._literal(literal, v)
         assert dims is not None
         return self._loads[(v, dims)]
 
     def _vector(self, v: Value, name: str, body: list[Statement]) -> str:
         """The name of a vector value that holds a literal."""
-        body.append(Let(name, v.type.dtype, _literal_text(self.literal(v), v.type.dtype)))
+        body.append(Let(name, self._dtype(v), self._literal(self.literal(v), v)))
         return name
 
     def _raw_text(self, step: Step) -> str:
@@ -535,7 +569,7 @@ class Specifier:
         name, compute = self.names[v], step.node.op.compute
         if step.kind == "view":
             argument = self._argument(step.inputs[0], step.operands[0])
-            return [Let(name, v.type.dtype, argument)]
+            return [Let(name, self._dtype(v), argument)]
         if step.kind == "finish":
             return self._combine(step, level)
         if step.kind == "point":
@@ -556,7 +590,7 @@ class Specifier:
         rounding = _ROUND.get(out.dtype)
         if rounding and text not in arguments:
             text = f"{rounding}({text})"
-        body.append(Let(name, out.dtype, text))
+        body.append(Let(name, self._dtype(v), text))
         return body
 
     def _position(self, strides: dict[Atom, int], level: str, body: list[Statement]) -> str:
@@ -621,7 +655,7 @@ class Specifier:
             valid = f"{access.name}_valid"
             body.append(Let(valid, "bool", " & ".join(f"({c})" for c in checks)))
             value = step.node.attrs[compute.fill] if compute.fill is not None else 0
-            fill = _literal_text(value, v.type.dtype)
+            fill = self._literal(value, v)
         body.append(Load(self.names[v], access.name, self._index(access)[0], valid, fill))
         return body
 
