@@ -50,9 +50,9 @@ from tracer.tensor import Tensor
 Array = np.ndarray[Any, Any]
 onnxruntime.set_default_logger_severity(4)
 
-PROGRAMS = 520  # un-jitted, in the ordinary run: each operator is the first of four
-BLOCKS = 8
-COMPILED = 60
+PROGRAMS = 390  # un-jitted, in the ordinary run: each operator is the first of three
+BLOCKS = 6
+COMPILED = 40
 
 
 def examples(count: int) -> settings:
@@ -132,7 +132,7 @@ def test_lowered_programs_have_the_bits_of_their_graphs(
     if block % 2:  # small folds are split over tasks, as large ones are
         monkeypatch.setattr(fuse, "SPLIT_ELEMENTS", 32)
     for seed in range(block, PROGRAMS, BLOCKS):
-        p = program(Seeded(seed), first=OPERATORS[seed // 4 % len(OPERATORS)])
+        p = program(Seeded(seed), first=OPERATORS[seed % len(OPERATORS)])
         check_unjitted(p.graph, p.arrays, seed)
 
 
@@ -158,13 +158,13 @@ def test_lowered_gradients(data: st.DataObject) -> None:
 @pytest.mark.parametrize("block", range(4))
 def test_compiled_programs_have_the_bits_of_their_graphs(block: int) -> None:
     for seed in range(block, COMPILED, 4):
-        # offset, so that these programs are not among the un-jitted ones
-        p = program(Seeded(100_000 + seed), first=OPERATORS[2 * seed % len(OPERATORS)])
+        first = OPERATORS[3 * seed % len(OPERATORS)]
+        p = program(Seeded(100_000 + seed), first=first, most=30)
         check_compiled(p.graph, p.arrays)
 
 
 def test_compiled_gradients_have_the_bits_of_their_graphs() -> None:
-    for seed in range(8):
+    for seed in range(6):
         p = program(Seeded(200_000 + seed), most=8, dtypes=("float32", "float64"))
         check_compiled(*gradients(p))
 

@@ -105,6 +105,12 @@ GRADIENTS = (
 )  # fmt: skip
 
 
+COMPARED = (
+    "elementwise", "many rows", "long columns", "everything", "many softmaxes", "many layer norms",
+    "long products",
+)  # fmt: skip
+
+
 def total(result: Any) -> Any:
     """One number that every floating part of a result flows into."""
     parts = result if isinstance(result, tuple) else (result,)
@@ -149,9 +155,9 @@ def run(name: str, size: int) -> list[bytes]:
 
 
 def digests() -> str:
-    """One line for each program, at sizes that take every path; run in other processes too."""
+    """One line for each program of a choice that has every kind; run in other processes too."""
     lines = []
-    for name in PROGRAMS:
+    for name in COMPARED:
         content = [b for size in (CHUNK + 1, 2 * CHUNK_ELEMENTS + 9) for b in run(name, size)]
         lines.append(f"{name}: {hashlib.sha256(b''.join(content)).hexdigest()}")
     return "\n".join(lines)
@@ -221,7 +227,7 @@ def test_a_fresh_compile_and_a_cached_one(tmp_path: Path, run_python: Callable[.
     fresh = run_python(CODE, environment=environment).stdout.splitlines()
     cached = run_python(CODE, environment=environment).stdout.splitlines()
     compiled, read = map(int, fresh[-1].split())
-    assert compiled > 20 and read == 0
+    assert compiled > 15 and read == 0
     assert cached[-1] == f"0 {compiled}"
     assert fresh[:-1] == cached[:-1] == here
 
@@ -238,5 +244,5 @@ def test_avx2_and_avx512(tmp_path: Path, run_python: Callable[..., Any]) -> None
         "NUMBA_CPU_FEATURES": HASWELL,
     }
     found = run_python(CODE, environment=environment).stdout.splitlines()
-    assert int(found[-1].split()[0]) > 20
+    assert int(found[-1].split()[0]) > 15
     assert found[:-1] == digests().splitlines()
