@@ -2,26 +2,21 @@
 
 Nodes are taken in order; each starts a group of its own and is merged with the groups of its producers where the maps of the
 values between them unify, the space of the merged group has a form that a kernel can run, and no path leads out of the group and
-back. What a kernel can run: one space D of rows P times an inner axis R; folds over R (a value for each row), folds over all
-rows (a value for each inner position, finished by another kernel), folds of everything (likewise); elementwise values on D
-or P, and cheap ones on any part of D.
+back (see `tracer.lowering.spaces` and `order`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from itertools import pairwise
 
 from ops.compute import (
     Composite,
     Concatenation,
-    Contraction,
     Constant,
+    Contraction,
     Control,
-    Gather,
     Host,
-    Reduction,
-    Scalar,
     ScatterAdd,
     Size,
     Strided,
@@ -29,91 +24,20 @@ from ops.compute import (
 )
 from ops.movement import contiguous_strides
 from tracer.graph import Graph, Node, Value
-from tracer.lowering.axes import Atom, Dims, Substitution, atoms_of, fresh, replace, unify, view_maps
+from tracer.lowering.axes import Dims, Substitution, atoms_of, replace, unify
+from tracer.lowering.groups import Cut, Group, Shape, Step, substituted
 from tracer.lowering.order import Order
+from tracer.lowering.spaces import space, unsound
+from tracer.lowering.steps import steps_of
 
+ALONE = {  # the kinds of groups of one node
+    Contraction: "contraction",
+    Concatenation: "copy",
+    ScatterAdd: "scatter",
+    Host: "host",
+    View: "view",
+}
 MOST_NODES = 64  # of one kernel: keeps compile time linear in the graph's size
-SPLIT_ELEMENTS = 4 * 4096  # a fold of at least so many elements into few results is split over tasks
-SPLIT_RESULTS = 16
-
-
-@dataclass(eq=False, slots=True)
-class Step:
-    """One node in a group, with the maps of its operands and its result.
-
-    `kind`: "map" (element by element), "view" (nothing to do), "point" (a fold over axes of size 1), "row" (a fold over the inner axis), "column" and "split" (folds
-    whose partial results another kernel finishes), "finish" (of one of those). `fold`: the step that "finish" finishes.
-    """
-
-    node: Node
-    kind: str
-    operands: tuple[Dims | None, ...]
-    result: Dims
-    fold: Step | None = None
-    index: int = 0
-
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        """What it reads, besides partial results."""
-        return () if self.kind == "finish" else self.node.inputs
-
-    @property
-    def output(self) -> Value | None:
-        """What it makes; a fold that another kernel finishes makes nothing yet."""
-        return None if self.kind in ("column", "split") else self.node.outputs[0]
-
-
-@dataclass(eq=False, slots=True)
-class Group:
-    """Steps that share a kernel, or one node that is no kernel (`kind` "contraction", "copy", "scatter", "host", "view")."""
-
-    kind: str
-    steps: list[Step] = field(default_factory=list)
-    node: Node | None = None
-    producers: set[Group] = field(default_factory=set)
-    first: int = 0
-    last: int = 0
-    depth: int = 0  # groups that must run one after the other before it
-    merged: Group | None = None
-    made: dict[Value, Dims] | None = None  # of a plain group: all its steps run over its whole space
-    whole: frozenset[Atom] = frozenset()
-
-    def note_plain(self) -> None:
-        """See whether every step is element by element over the whole space; then one more such step needs no proof."""
-        self.made = None
-        if any(s.kind != "map" for s in self.steps):
-            return
-        self.whole = frozenset(a for s in self.steps for d in (*s.operands, s.result) if d is not None for a in atoms_of(d))
-        if all(frozenset(atoms_of(s.result)) == self.whole for s in self.steps):
-            self.made = {s.node.outputs[0]: s.result for s in self.steps}
-
-    def find(self) -> Group:
-        """The group that this one has been merged into."""
-        group = self
-        while group.merged is not None:
-            group = group.merged
-        return group
-
-    @property
-    def nodes(self) -> list[Node]:
-        """The nodes of all steps, or the one node."""
-        return [self.node] if self.node is not None else [s.node for s in self.steps]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The form of a group's space: all atoms, those of the rows, those of the inner axis (in order of the folds)."""
-
-    rows: tuple[Atom, ...]
-    inner: tuple[Atom, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Why a value goes through memory."""
-
-    value: Value
-    reason: str
 
 
 class Fusion:
@@ -148,19 +72,11 @@ class Fusion:
         if any(d == 0 for v in node.outputs for d in v.type.shape):
             self._alone("empty", node, number)
             return
-        steps = self._steps(node, number)
+        steps = steps_of(node, number)
         if steps is None:
-            kind = {
-                Contraction: "contraction",
-                Concatenation: "copy",
-                ScatterAdd: "scatter",
-                Host: "host",
-                View: "view",
-                Reduction: "host",
-                Scalar: "host",
-                Gather: "host",
-            }[type(compute)]
-            self._alone(kind, node, number)
+            if type(compute) not in ALONE:
+                raise AssertionError(f"no kernel computes {node.op.name} with {len(node.outputs)} results")
+            self._alone(ALONE[type(compute)], node, number)
             return
         for step in steps:
             self._place(step, number)
@@ -179,62 +95,6 @@ class Fusion:
 
     def _producers(self, values: Iterable[Value]) -> set[Group]:
         return {self.group_of[v].find() for v in values if v in self.group_of}
-
-    def _steps(self, node: Node, number: int) -> list[Step] | None:
-        """The node as steps with maps of their own, or None when no fused kernel computes it."""
-        compute = node.op.compute
-        out = node.outputs[0].type
-        if len(node.outputs) != 1:
-            return None
-        if isinstance(compute, Scalar):
-            result = fresh(out.shape)  # type: ignore[arg-type]
-            operands = tuple(_aligned(v, result) for v in node.inputs)
-            return [Step(node, "map", operands, result, index=number)]
-        if isinstance(compute, Gather):
-            result = fresh(out.shape)  # type: ignore[arg-type]
-            indices = compute.rule([v.type for v in node.inputs], out, node.attrs)
-            maps: list[Dims | None] = [None] * len(node.inputs)
-            for index in indices:
-                if index.operand is not None:
-                    maps[index.operand] = tuple(result[a] for a in index.operand_axes)
-            return [Step(node, "map", tuple(maps), result, index=number)]
-        if isinstance(compute, View):
-            found = view_maps(node, node.inputs[0].type, out)
-            if found is None:
-                return None
-            return [Step(node, "view", (found[0],), found[1], index=number)]
-        if isinstance(compute, Reduction):
-            return self._reduction(node, number, compute)
-        return None
-
-    def _reduction(self, node: Node, number: int, compute: Reduction) -> list[Step]:
-        x = node.inputs[0].type
-        operand = fresh(x.shape)  # type: ignore[arg-type]
-        axes = tuple(a % x.rank for a in node.attrs["axes"])
-        keepdims = node.attrs["keepdims"]
-        result = tuple(() if k in axes else d for k, d in enumerate(operand) if keepdims or k not in axes)
-        reduced = [a for k in axes for a in operand[k]]
-        kept = [a for k, d in enumerate(operand) if k not in axes for a in d]
-        count = kept_count = 1
-        for a in reduced:
-            count *= a.size
-        for a in kept:
-            kept_count *= a.size
-        if not reduced:
-            return [Step(node, "point", (operand,), result, index=number)]
-        if not count:
-            return [Step(node, "row", (operand,), result, index=number)]
-        innermost = atoms_of(operand)[-1]
-        folding = compute.folding(x, node.outputs[0].type)
-        several = len(folding.state) > 1
-        if not compute.positions and innermost not in reduced and kept_count >= 8 and not several:
-            kind = "column"
-        elif not compute.positions and kept_count < SPLIT_RESULTS and count >= SPLIT_ELEMENTS and not several:
-            kind = "split"
-        else:
-            return [Step(node, "row", (operand,), result, index=number)]
-        partial = Step(node, kind, (operand,), result, index=number)
-        return [partial, Step(node, "finish", (), tuple(fresh(node.outputs[0].type.shape)), partial, number)]  # type: ignore[arg-type]
 
     def _place(self, step: Step, number: int) -> None:
         """Give a step a group, merged with its producers' where possible."""
@@ -289,8 +149,8 @@ class Fusion:
                 if found is None:
                     return "its axes are read in another arrangement"
                 by = {a: replace((t,), found)[0] for a, t in by.items()} | found
-        steps = [_substituted(s, by) for s in (*producer.steps, *consumer.steps)]
-        reason = _unsound(steps)
+        steps = [substituted(s, by) for s in (*producer.steps, *consumer.steps)]
+        reason = unsound(steps)
         if reason:
             return reason
         shape = self._shape(steps)
@@ -313,8 +173,8 @@ class Fusion:
         image = next((made[v] for v in step.inputs if v in made and v.type.shape == shape), None)
         if image is None or any(len(a) != len(b) for a, b in zip(image, step.result, strict=True)):
             return False
-        by = {b: (a,) for old, new in zip(image, step.result, strict=True) for a, b in zip(old, new, strict=True)}
-        new = _substituted(step, by)
+        by: Substitution = {b: (a,) for old, new in zip(image, step.result, strict=True) for a, b in zip(old, new, strict=True)}
+        new = substituted(step, by)
         for v, dims in zip(step.inputs, new.operands, strict=True):
             if v in made and dims != made[v]:
                 return False
@@ -368,7 +228,7 @@ class Fusion:
 
     def _merge_readers(self) -> None:
         """Merge kernels of one space that read the same values in one arrangement, so that these are read once."""
-        readers: dict[Value, list[Group]] = {}
+        readers: dict[Value, dict[Group, None]] = {}
         for group in self._groups:
             if group.merged is not None or group.kind != "kernel":
                 continue
@@ -376,11 +236,9 @@ class Fusion:
             for step in group.steps:
                 for v, dims in zip(step.inputs, step.operands, strict=False):
                     if v not in made and dims is not None and atoms_of(dims):
-                        known = readers.setdefault(v, [])
-                        if group not in known:
-                            known.append(group)
+                        readers.setdefault(v, {})[group] = None
         for v, groups in readers.items():
-            for first, second in zip(groups, groups[1:], strict=False):
+            for first, second in pairwise(groups):
                 head, other = first.find(), second.find()
                 if head is not other:
                     self._merge_reader(v, head, other)
@@ -394,11 +252,11 @@ class Fusion:
         by = unify(mine, theirs)
         if by is None:
             return
-        steps = [_substituted(s, by) for s in (*head.steps, *other.steps)]
+        steps = [substituted(s, by) for s in (*head.steps, *other.steps)]
         atoms = {a for s in steps for d in (*s.operands, s.result) if d is not None for a in atoms_of(d)}
         if set(atoms_of(replace(mine, by))) != atoms:
             return  # one of them runs over more than the common value
-        if _unsound(steps) or isinstance(self._shape(steps), str):
+        if unsound(steps) or isinstance(self._shape(steps), str):
             return
         if head.last > other.last:
             head, other = other, head
@@ -424,8 +282,8 @@ class Fusion:
                 by = unify(first.result, second.result)
                 if by is None or len(head.steps) + len(other.steps) > MOST_NODES:
                     continue
-                steps = [_substituted(s, by) for s in (*head.steps, *other.steps)]
-                if _unsound(steps) or isinstance(self._shape(steps), str):
+                steps = [substituted(s, by) for s in (*head.steps, *other.steps)]
+                if unsound(steps) or isinstance(self._shape(steps), str):
                     continue
                 self._join(head, other, steps)
 
@@ -474,19 +332,6 @@ def _below(producers: Iterable[Group]) -> int:
     return 1 + max((p.find().depth for p in producers), default=-1)
 
 
-def _aligned(v: Value, result: Dims) -> Dims:
-    """The map of an operand that broadcasts to the result."""
-    lead = len(result) - v.type.rank
-    return tuple(() if d == 1 else result[lead + k] for k, d in enumerate(v.type.shape))
-
-
-def _substituted(step: Step, by: Substitution) -> Step:
-    if not by:
-        return step
-    operands = tuple(None if d is None else replace(d, by) for d in step.operands)
-    return Step(step.node, step.kind, operands, replace(step.result, by), step.fold, step.index)
-
-
 def _map_of(group: Group, v: Value) -> Dims | None:
     """The map by which a group reads a value."""
     for step in group.steps:
@@ -513,140 +358,7 @@ def _joined_at_inputs(steps: list[Step], first: int, made: set[Value | None]) ->
             assert mine is not None
             by = unify(mine, dims)
             if by:
-                joined = [_substituted(s, by) for s in steps]
-                if not _unsound(joined):
+                joined = [substituted(s, by) for s in steps]
+                if not unsound(joined):
                     steps = joined
     return steps
-
-
-def _unsound(steps: Sequence[Step]) -> str:
-    """Why steps whose maps were unified cannot share a kernel, or ""."""
-    made = {s.output: s.result for s in steps if s.output is not None}
-    left = {s.node for s in steps if s.kind in ("column", "split")}
-    for s in steps:
-        if s.fold is not None and s.fold.node in left:
-            return "a fold over rows or of everything is finished by another kernel"
-        for dims in (*s.operands, s.result):
-            # An axis of the space that stood for two of a value would be the value's diagonal.
-            if dims is not None and len({*atoms_of(dims)}) != len(atoms_of(dims)):
-                return "it is read in two arrangements"
-        for v, dims in zip(s.inputs, s.operands, strict=False):
-            if v in made and dims is None:
-                return "it is read at indices that depend on data"
-            if v in made and dims != made[v]:
-                return "it is read in two arrangements"
-    return ""
-
-
-def _is_cheap(step: Step) -> bool:
-    compute = step.node.op.compute
-    return step.kind in ("view", "point") or (step.kind == "map" and isinstance(compute, Scalar) and not compute.expensive)
-
-
-def space(steps: list[Step], stored: set[Value]) -> Shape | str:
-    """The form of the steps' common space, or why no kernel runs it."""
-    everything: dict[Atom, None] = {}
-    for s in steps:
-        for dims in (*s.operands, s.result):
-            if dims is not None:
-                everything.update(dict.fromkeys(atoms_of(dims)))
-    whole = frozenset(everything)
-    inner: tuple[Atom, ...] | None = None
-    rows: tuple[Atom, ...] | None = None
-    kinds = {s.kind for s in steps}
-    if "split" in kinds and ("row" in kinds or "column" in kinds):
-        return "a fold of everything does not share a kernel with other folds"
-    for s in steps:
-        if s.kind not in ("row", "column", "split"):
-            continue
-        operand = s.operands[0]
-        assert operand is not None
-        covered = atoms_of(operand)
-        if frozenset(covered) != whole:
-            return "a fold runs over a part of the space only"
-        kept = tuple(a for a in covered if a in set(atoms_of(s.result)))
-        reduced = tuple(a for a in covered if a not in set(kept))
-        mine_inner, mine_rows = (kept, reduced) if s.kind == "column" else (reduced, kept)
-        fixed_inner, fixed_rows = s.kind != "column", s.kind == "column"
-        if inner is not None and frozenset(inner) != frozenset(mine_inner):
-            return "two folds run over different axes"
-        if fixed_inner:
-            if inner is not None and any(t.kind in ("row", "split") for t in steps[: steps.index(s)]) and inner != mine_inner:
-                return "two folds take their elements in different orders"
-            inner = mine_inner
-        elif inner is None:
-            inner = mine_inner
-        if fixed_rows:
-            if rows is not None and any(t.kind == "column" for t in steps[: steps.index(s)]) and rows != mine_rows:
-                return "two folds over rows take them in different orders"
-            rows = mine_rows
-        elif rows is None:
-            rows = mine_rows
-    if inner is None:
-        return _map_space(steps, stored, everything)
-    assert rows is not None
-    row_set = frozenset(rows)
-    for s in steps:
-        reason = _fits(s, whole, row_set, stored) or _in_order(s, rows, inner)
-        if reason:
-            return reason
-    return Shape(rows, inner)
-
-
-def _in_order(s: Step, rows: tuple[Atom, ...], inner: tuple[Atom, ...]) -> str:
-    """Why a fold would be taken, or its partial results laid out, in another order than its own, or ""."""
-    result = atoms_of(s.result)
-    if s.kind == "finish" and result not in (rows, rows + inner):
-        return "partial results lie in another order"
-    if s.kind not in ("row", "column", "split"):
-        return ""
-    assert s.operands[0] is not None
-    reduced = tuple(a for a in atoms_of(s.operands[0]) if a not in set(result))
-    if s.kind == "row":
-        return "" if reduced == inner else "two folds take their elements in different orders"
-    wanted = (reduced, result) if s.kind == "column" else (result, reduced)
-    return "" if (rows, inner) == wanted else "two folds lay out their partial results in different orders"
-
-
-def _fits(s: Step, whole: frozenset[Atom], rows: frozenset[Atom], stored: set[Value]) -> str:
-    if s.output is None:
-        return ""
-    here = frozenset(atoms_of(s.result))
-    if here == whole or here == rows:
-        return ""
-    if s.kind in ("row", "finish"):
-        return "a fold's results are no rows of the space"
-    if s.output in stored:
-        return "it is stored but does not run over the whole space"
-    if not _is_cheap(s):
-        return "it would be computed again and again"
-    return ""
-
-
-def _map_space(steps: list[Step], stored: set[Value], everything: dict[Atom, None]) -> Shape | str:
-    """Without folds: rows only where a value must be computed once for each row."""
-    whole = frozenset(everything)
-    wanted = set()
-    for s in steps:
-        here = frozenset(atoms_of(s.result))
-        if here == whole:
-            continue
-        if s.output in stored or not _is_cheap(s):
-            wanted.add(here)
-    if len(wanted) > 1:
-        return "values of several shapes would be computed again and again"
-    # Partial results lie in the order of their result, so a space that finishes folds follows it.
-    order = max((atoms_of(s.result) for s in steps), key=lambda a: len(a))
-    for s in steps:
-        if s.kind == "finish" and len(s.result) and frozenset(atoms_of(s.result)) == whole:
-            order = atoms_of(s.result)
-    if frozenset(order) != whole:
-        return "no value runs over the whole space"
-    rows = wanted.pop() if wanted else frozenset()
-    shape = Shape(tuple(a for a in order if a in rows), tuple(a for a in order if a not in rows))
-    for s in steps:
-        if s.kind == "finish" and frozenset(atoms_of(s.result)) not in (whole, rows):
-            return "a fold's results are no rows of the space"
-        if _in_order(s, shape.rows, shape.inner):
-            return _in_order(s, shape.rows, shape.inner)
-    return shape
