@@ -1,7 +1,7 @@
 """`make mutate`: every operator is spoiled in three ways, one at a time, and the suite must notice each.
 
-The value is spoiled by adding 1 (or negating a bool) to what compiled code computes, the gradient by doubling it, the ONNX form by
-adding 1 to its result. The same detour without the spoiling must pass, so that what is caught is the spoiling and not the detour.
+The value is spoiled by adding 1 (or negating a bool) to what compiled code computes, the gradient by doubling it, the ONNX
+form by adding 1 to its result. The same detour without the spoiling must pass, so that what is caught is the spoiling and not the detour.
 What cannot be spoiled is listed with the reason. Exits with 1 if a spoiled operator passes.
 """
 
@@ -136,7 +136,12 @@ def is_caught(op: Operator, test: Callable[[Operator], None]) -> bool:
 
 def main() -> int:
     """Spoil everything, print the table."""
-    rows: list[tuple[str, str, str]] = []
+    width = max(map(len, table.TABLE))
+
+    def report(name: str, way: str, outcome: str) -> None:
+        tqdm.write(f"{name:<{width}}  {way:<8}  {outcome}", file=sys.stdout)
+        sys.stdout.flush()
+
     survivors: list[str] = []
     caught = 0
     operators = list(table.TABLE.values())
@@ -144,17 +149,14 @@ def main() -> int:
         for way, (change, spoil, test) in WAYS.items():
             wrong, right = change(op, spoil), change(op, untouched)
             if isinstance(wrong, str) or isinstance(right, str):
-                rows.append((op.name, way, f"not spoiled: {wrong}"))
+                report(op.name, way, f"not spoiled: {wrong}")
                 continue
             found = is_caught(wrong, test)
             control = not is_caught(right, test)
             caught += found and control
-            rows.append((op.name, way, "CONTROL FAILS" if not control else "caught" if found else "SURVIVED"))
+            report(op.name, way, "CONTROL FAILS" if not control else "caught" if found else "SURVIVED")
             if not (found and control):
                 survivors.append(f"{op.name} ({way})")
-    width = max(len(name) for name, _, _ in rows)
-    for name, way, outcome in rows:
-        print(f"{name:<{width}}  {way:<8}  {outcome}")
     print(f"\n{caught} spoiled operators caught, {len(survivors)} survived{': ' if survivors else ''}{', '.join(survivors)}")
     return 1 if survivors else 0
 

@@ -26,7 +26,7 @@ from codegen.vector.exact import exact_fma
 from codegen.words import Buffer as Pointer
 from ops.accuracy import difference_in_ulp
 from ops.compute import Contraction, Scalar
-from ops.types import dtype_name
+from ops.types import dtype_name, numpy_dtype
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node, Value
 from tracer.lowering.assemble import Lowering, Planned
@@ -253,7 +253,8 @@ class PlainProgram:
         if planned.bound is not None:
             bound = planned.bound
             pointers = {
-                o.name: Pointer(self._memory(buffer), offset)
+                # a kernel that only moves elements sees them as unsigned integers of their size
+                o.name: Pointer(self._memory(buffer).view(numpy_dtype(o.dtype)), offset)
                 for o, (buffer, offset) in zip(bound.spec.operands, bound.operands, strict=True)
             }
             block = kernels.argument_block(bound.spec, pointers, bound.sizes, bound.strides)

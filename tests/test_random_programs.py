@@ -40,7 +40,7 @@ from tracer.dispatch import run_reference
 from tracer.execution import Executable
 from tracer.graph import Graph
 from tracer.interpret import interpret
-from tracer.lowering import fuse
+from tracer.lowering import steps
 from tracer.onnx import export_graph
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
@@ -130,7 +130,7 @@ def test_lowered_programs_have_the_bits_of_their_graphs(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if block % 2:  # small folds are split over tasks, as large ones are
-        monkeypatch.setattr(fuse, "SPLIT_ELEMENTS", 32)
+        monkeypatch.setattr(steps, "SPLIT_ELEMENTS", 32)
     for seed in range(block, PROGRAMS, BLOCKS):
         p = program(Seeded(seed), first=OPERATORS[seed % len(OPERATORS)])
         check_unjitted(p.graph, p.arrays, seed)
