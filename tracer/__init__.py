@@ -97,6 +97,6 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     """Subpackages, imported when they are first named."""
-    if name in ("debug", "interpret", "ir", "nn", "onnx", "optim"):
+    if name in ("interpret", "ir", "nn", "onnx", "optim"):
         return _importlib.import_module(f"tracer.{name}")
     raise AttributeError(f"module 'tracer' has no attribute {name!r}")

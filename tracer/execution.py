@@ -6,6 +6,7 @@ first; results are new blocks of memory from the pool.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from ops.types import Type, short
 from tracer.graph import Graph, Value
 from tracer.sharing import Sharing
 from tracer.tensor import Tensor, intern, is_plain
+
+_LOG = logging.getLogger("tracer.fusion")
 
 
 class Executable:
@@ -37,6 +40,8 @@ class Executable:
         self.lowering = Lowering(simple, self.updates, shared)
         self.program = self.lowering.program
         self.compile_seconds = time.perf_counter() - start
+        if _LOG.isEnabledFor(logging.INFO):
+            _LOG.info("%s: %s", graph.name or "a graph", self.plan())
         self._call = self.program.call
         self._inputs = [(intern(v.type.strong()), v.type.weak) for v in graph.inputs]
         number_of: dict[Value, int] = {v: k for k, v in enumerate(graph.inputs)}
