@@ -134,6 +134,8 @@ class Lowering:
         if view.offset or not permutes or any(d != 1 and sizes.get(s) != d for d, s in zip(shape, old, strict=True)):
             return None
         turned = Strided(shape, tuple(moved.get(s, 1) if d != 1 else 1 for d, s in zip(shape, old, strict=True)))
+        if 1 not in turned.strides[-2:]:  # products are written along rows or columns
+            return None
         others = [u for u, (source, _) in self.fusion.aliases.items() if source is base]
         return turned if all(self._through(base, u, turned) is not None for u in others) else None
 
