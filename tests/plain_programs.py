@@ -29,7 +29,7 @@ from ops.compute import Contraction, Scalar
 from ops.types import dtype_name, numpy_dtype
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node, Value
-from tracer.lowering.assemble import Lowering, Planned
+from tracer.lowering.assemble import Lowering
 from tracer.lowering.layout import Buffer
 from tracer.passes import run as run_passes
 
@@ -219,14 +219,14 @@ class PlainProgram:
             assert v.type.weak or (a.flags.c_contiguous and a.dtype == v.type.numpy), v.type
         self.outputs = {
             number: _garbage(buffer.nbytes)
-            for number, buffer in enumerate(low.output_buffers)
+            for number, buffer in enumerate(low.places.output_buffers)
             if buffer is not None
         }
         self.work = _garbage(low.workspace)
-        self.constants = low.constant_memory.copy()
+        self.constants = low.memory.constants.copy()
         for planned in low.planned:
             self._run(planned)
-        assert np.array_equal(self.constants, low.constant_memory), "a constant was written"
+        assert np.array_equal(self.constants, low.memory.constants), "a constant was written"
         results = []
         for number, v in enumerate(self.graph.outputs):
             if number in self.updates:
@@ -292,7 +292,7 @@ class PlainProgram:
         words += [self.outputs[number].ctypes.data for number in low.output_slots]
         words.append(self.work.ctypes.data)
         node, layouts, outs = planned.call
-        low._host_function(node, layouts, outs)(*words)
+        low.memory.host_function(node, layouts, outs)(*words)
 
 
 def _garbage(nbytes: int) -> Array:

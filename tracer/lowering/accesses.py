@@ -81,22 +81,32 @@ class Accesses:
                 elif self._literal(v) is None and (v, dims) not in self.loads:
                     layout = self._layout(v)
                     access = self.add(
-                        self.dtype(v), self._atom_strides(dims, layout), "in", layout.buffer, layout.strided.offset
+                        self.dtype(v),
+                        self._atom_strides(dims, layout),
+                        "in",
+                        layout.buffer,
+                        layout.strided.offset,
                     )
                     name = f"l{len(self.loads)}"
                     self.loads[(v, dims)] = name
                     self.load_access[name] = access
             self._collect_positions(step)
             if step.kind in ("column", "split"):
-                self.partials[step] = [self.add(b.type.dtype, {}, "partial", b, 0) for b in self._buffers[step]]
+                self.partials[step] = [
+                    self.add(b.type.dtype, {}, "partial", b, 0) for b in self._buffers[step]
+                ]
         for step in self._group.steps:
             made_here = step.output
             if made_here is not None and made_here in self._stored:
                 layout = self._layout(made_here)
                 strides = self._atom_strides(step.result, layout)
-                self.stores[made_here] = self.add(self.dtype(made_here), strides, "out", layout.buffer, layout.strided.offset)
+                self.stores[made_here] = self.add(
+                    self.dtype(made_here), strides, "out", layout.buffer, layout.strided.offset
+                )
 
-    def add(self, dtype: str, strides: dict[Atom, int], role: str, buffer: Buffer, offset: int) -> Access:
+    def add(
+        self, dtype: str, strides: dict[Atom, int], role: str, buffer: Buffer, offset: int
+    ) -> Access:
         """An access, the one that there is if it reads the same."""
         for known in self.all:
             if (
@@ -124,7 +134,9 @@ class Accesses:
     def _gather_access(self, step: Step, data: Value) -> tuple[Access, tuple[Any, ...]]:
         compute = step.node.op.compute
         assert isinstance(compute, Gather)
-        indices = compute.rule([v.type for v in step.inputs], step.node.outputs[0].type, step.node.attrs)
+        indices = compute.rule(
+            [v.type for v in step.inputs], step.node.outputs[0].type, step.node.attrs
+        )
         layout = self._layout(data)
         strides: dict[Atom, int] = {}
         offset = layout.strided.offset
@@ -152,7 +164,9 @@ class Accesses:
             text = scalar_text(step)
             if "{index" in text:
                 strides: dict[Atom, int] = {}
-                for axis, stride in zip(step.result, contiguous_strides(tuple(map(int, shape))), strict=True):
+                for axis, stride in zip(
+                    step.result, contiguous_strides(tuple(map(int, shape))), strict=True
+                ):
                     for atom in reversed(axis):
                         strides[atom] = stride
                         stride *= atom.size
@@ -197,7 +211,12 @@ class Accesses:
                 moved |= {step.inputs[0], step.node.outputs[0]}
             else:
                 return set()
-        indices = {v for s in self._group.steps if isinstance(s.node.op.compute, Gather) for v in s.inputs[1:]}
+        indices = {
+            v
+            for s in self._group.steps
+            if isinstance(s.node.op.compute, Gather)
+            for v in s.inputs[1:]
+        }
         return set() if moved & indices else moved
 
     def dtype(self, v: Value) -> str:
@@ -211,4 +230,6 @@ def scalar_text(step: Step) -> str:
     assert isinstance(compute, Scalar)
     types = [v.type for v in step.inputs]
     out = step.node.outputs[0].type
-    return compute.text if isinstance(compute.text, str) else compute.text(types, out, step.node.attrs)
+    return (
+        compute.text if isinstance(compute.text, str) else compute.text(types, out, step.node.attrs)
+    )

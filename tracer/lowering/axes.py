@@ -8,6 +8,7 @@ kernel are nothing but maps.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from ops.compute import Strided, View
@@ -120,7 +121,7 @@ def view_maps(node: Any, operand: Type, result: Type) -> tuple[Dims, Dims] | Non
     spans = [(s, s * d) for d, s in zip(shape, strides, strict=True) if d != 1]
     moved = [(s, s * d) for d, s in zip(target, layout.strides, strict=True) if d != 1 and s]
     bounds = sorted({1, total, *(b for span in spans + moved for b in span)})
-    segments = list(zip(bounds, bounds[1:], strict=False))
+    segments = list(pairwise(bounds))
     if any(high % low for low, high in segments) or bounds[-1] > total:
         return None
     atoms = {segment: Atom(segment[1] // segment[0]) for segment in segments}

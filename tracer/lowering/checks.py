@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from codegen.memory import allocate
-
-
 from ops.compute import Gather, ScatterAdd
 from ops.errors import BoundsError
 from tracer.graph import Graph, GraphBuilder, Node, Value, used
@@ -83,7 +81,9 @@ def checks(graph: Graph) -> IndexCheck | None:
         return None
     whole = builder.build(outputs)
     nodes, _ = used(whole)
-    return IndexCheck(Graph(whole.inputs, tuple(nodes), whole.outputs, whole.input_names, whole.name), tested)
+    return IndexCheck(
+        Graph(whole.inputs, tuple(nodes), whole.outputs, whole.input_names, whole.name), tested
+    )
 
 
 def _bad(builder: GraphBuilder, v: Value, size: int) -> Value:
@@ -98,6 +98,3 @@ def _bad(builder: GraphBuilder, v: Value, size: int) -> Value:
         bad = builder.op("Or", bad, builder.op("Less", wide, builder.op("Neg", limit)))
     result: Value = builder.op("ReduceAny", bad, axes=tuple(range(v.type.rank)), keepdims=False)
     return result
-
-
-

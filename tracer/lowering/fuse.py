@@ -75,7 +75,9 @@ class Fusion:
         steps = steps_of(node, number)
         if steps is None:
             if type(compute) not in ALONE:
-                raise AssertionError(f"no kernel computes {node.op.name} with {len(node.outputs)} results")
+                raise AssertionError(
+                    f"no kernel computes {node.op.name} with {len(node.outputs)} results"
+                )
             self._alone(ALONE[type(compute)], node, number)
             return
         for step in steps:
@@ -83,7 +85,9 @@ class Fusion:
 
     def _alone(self, kind: str, node: Node, number: int) -> None:
         group = Group(kind, node=node, first=number, last=number)
-        group.producers = self._producers(self.aliases.get(v, (v,))[0] for v in node.inputs)  # a view is only a layout here
+        group.producers = self._producers(
+            self.aliases.get(v, (v,))[0] for v in node.inputs
+        )  # a view is only a layout here
         group.depth = _below(group.producers)
         self._register(group, node.outputs)
 
@@ -173,7 +177,11 @@ class Fusion:
         image = next((made[v] for v in step.inputs if v in made and v.type.shape == shape), None)
         if image is None or any(len(a) != len(b) for a, b in zip(image, step.result, strict=True)):
             return False
-        by: Substitution = {b: (a,) for old, new in zip(image, step.result, strict=True) for a, b in zip(old, new, strict=True)}
+        by: Substitution = {
+            b: (a,)
+            for old, new in zip(image, step.result, strict=True)
+            for a, b in zip(old, new, strict=True)
+        }
         new = substituted(step, by)
         for v, dims in zip(step.inputs, new.operands, strict=True):
             if v in made and dims != made[v]:
@@ -188,7 +196,9 @@ class Fusion:
         producer.producers |= consumer.producers
         producer.producers.discard(producer)
         producer.last = max(producer.last, consumer.last)
-        producer.depth = max(producer.depth, _below(p for p in consumer.producers if p is not producer))
+        producer.depth = max(
+            producer.depth, _below(p for p in consumer.producers if p is not producer)
+        )
         consumer.merged = producer
         return True
 
@@ -215,7 +225,9 @@ class Fusion:
         result = set()
         for s in steps:
             v = s.output
-            if v is not None and (v in self.outputs or any(c not in inside for c in self.consumers.get(v, ()))):
+            if v is not None and (
+                v in self.outputs or any(c not in inside for c in self.consumers.get(v, ()))
+            ):
                 alias = self.aliases.get(v)
                 if alias is None:
                     result.add(v)
@@ -253,7 +265,9 @@ class Fusion:
         if by is None:
             return
         steps = [substituted(s, by) for s in (*head.steps, *other.steps)]
-        atoms = {a for s in steps for d in (*s.operands, s.result) if d is not None for a in atoms_of(d)}
+        atoms = {
+            a for s in steps for d in (*s.operands, s.result) if d is not None for a in atoms_of(d)
+        }
         if set(atoms_of(replace(mine, by))) != atoms:
             return  # one of them runs over more than the common value
         if unsound(steps) or isinstance(self._shape(steps), str):
@@ -267,8 +281,14 @@ class Fusion:
         """Merge kernels that finish folds of one kernel."""
         by_source: dict[Group, list[Group]] = {}
         for group in self._groups:
-            if group.merged is None and group.kind == "kernel" and any(s.fold is not None for s in group.steps):
-                source = next(self.finishes[s.fold.node].find() for s in group.steps if s.fold is not None)
+            if (
+                group.merged is None
+                and group.kind == "kernel"
+                and any(s.fold is not None for s in group.steps)
+            ):
+                source = next(
+                    self.finishes[s.fold.node].find() for s in group.steps if s.fold is not None
+                )
                 by_source.setdefault(source, []).append(group)
         for siblings in by_source.values():
             head = siblings[0].find()

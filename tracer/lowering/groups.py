@@ -47,7 +47,9 @@ class Group:
     last: int = 0
     depth: int = 0  # groups that must run one after the other before it
     merged: Group | None = None
-    made: dict[Value, Dims] | None = None  # of a plain group: all its steps run over its whole space
+    made: dict[Value, Dims] | None = (
+        None  # of a plain group: all its steps run over its whole space
+    )
     whole: frozenset[Atom] = frozenset()
 
     def note_plain(self) -> None:
@@ -55,7 +57,13 @@ class Group:
         self.made = None
         if any(s.kind != "map" for s in self.steps):
             return
-        self.whole = frozenset(a for s in self.steps for d in (*s.operands, s.result) if d is not None for a in atoms_of(d))
+        self.whole = frozenset(
+            a
+            for s in self.steps
+            for d in (*s.operands, s.result)
+            if d is not None
+            for a in atoms_of(d)
+        )
         if all(frozenset(atoms_of(s.result)) == self.whole for s in self.steps):
             self.made = {s.node.outputs[0]: s.result for s in self.steps}
 

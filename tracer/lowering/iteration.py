@@ -23,19 +23,29 @@ class Iteration:
     Attributes: `row_axes` and `inner_parts`, (name, atoms) pairs; `has_inner`; `sizes` by name; `flat`: one loop over everything.
     """
 
-    def __init__(self, group: Group, shape: Shape, accesses: Accesses, reduced: dict[Step, int]) -> None:
+    def __init__(
+        self, group: Group, shape: Shape, accesses: Accesses, reduced: dict[Step, int]
+    ) -> None:
         self._group, self._shape, self._accesses, self._reduced = group, shape, accesses, reduced
         self._collapse()
 
     def _collapse(self) -> None:
         """Atoms that every access steps over as one become one axis."""
-        vectors = [a.strides for a in self._accesses.all if a.role != "partial" and not self._accesses.is_partial(a)]
-        vectors += [s for wanted in self._accesses.position_strides.values() for s in wanted.values()]
+        vectors = [
+            a.strides
+            for a in self._accesses.all
+            if a.role != "partial" and not self._accesses.is_partial(a)
+        ]
+        vectors += [
+            s for wanted in self._accesses.position_strides.values() for s in wanted.values()
+        ]
 
         def joined(atoms: tuple[Atom, ...]) -> list[list[Atom]]:
             result: list[list[Atom]] = []
             for atom in atoms:
-                if result and all(v.get(result[-1][-1], 0) == v.get(atom, 0) * atom.size for v in vectors):
+                if result and all(
+                    v.get(result[-1][-1], 0) == v.get(atom, 0) * atom.size for v in vectors
+                ):
                     result[-1].append(atom)
                 else:
                     result.append([atom])
@@ -57,7 +67,9 @@ class Iteration:
                 else:
                     self.flat = True
         self.row_axes = [(f"p{k}", group) for k, group in enumerate(rows)]
-        self.inner_parts = [(f"r{k}", group) for k, group in enumerate(inner)] if len(inner) > 1 else []
+        self.inner_parts = (
+            [(f"r{k}", group) for k, group in enumerate(inner)] if len(inner) > 1 else []
+        )
         self.inner_atoms = [a for group in inner for a in group]
         self.has_inner = bool(inner)
         self.sizes: dict[str, int] = {}
@@ -136,7 +148,9 @@ class Iteration:
         if access.role == "partial" or self._accesses.is_partial(access):
             return Operand(access.name, access.dtype, (1,), access.role)  # type: ignore[arg-type]
         _, strides = self.index(access)
-        return Operand(access.name, access.dtype, tuple(1 if s == 1 else None for s in strides), access.role)  # type: ignore[arg-type]
+        return Operand(
+            access.name, access.dtype, tuple(1 if s == 1 else None for s in strides), access.role
+        )  # type: ignore[arg-type]
 
     def mode(self) -> Mode:
         """What the kernel's range counts, see `codegen.spec.Schedule`."""
@@ -149,7 +163,11 @@ class Iteration:
 
     def level(self, dims: Dims) -> Literal["row", "inner"]:
         """Whether a value is one of the row or runs over the inner axis."""
-        return "inner" if self.has_inner and any(a not in self.row_atoms for axis in dims for a in axis) else "row"
+        return (
+            "inner"
+            if self.has_inner and any(a not in self.row_atoms for axis in dims for a in axis)
+            else "row"
+        )
 
 
 def _size(atoms: list[Atom]) -> int:

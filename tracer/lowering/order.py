@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-_GAP = 1 << 60  # between neighbours' places: room for 60 insertions at one spot before places are given anew
+_GAP = (
+    1 << 60
+)  # between neighbours' places: room for 60 insertions at one spot before places are given anew
 
 
 class Reader(Protocol):

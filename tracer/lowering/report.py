@@ -56,7 +56,9 @@ class Plan:
             f"{self.bytes_moved:,} bytes moved, {self.workspace:,} bytes of workspace"
         ]
         for p in self.parts:
-            lines.append(f"  {p.kind:8} {p.name}: reads {p.bytes_read:,}, writes {p.bytes_written:,} bytes")
+            lines.append(
+                f"  {p.kind:8} {p.name}: reads {p.bytes_read:,}, writes {p.bytes_written:,} bytes"
+            )
         for c in self.cuts:
             lines.append(f"  cut after {c.producer}: {c.reason}")
         return "\n".join(lines)
@@ -76,8 +78,10 @@ def report(lowering: Lowering) -> Plan:
             )
         )
     cuts = tuple(
-        CutEdge(str(c.value.type), lowering.producer[c.value].op.name, c.reason)
+        CutEdge(str(c.value.type), lowering.places.producer[c.value].op.name, c.reason)
         for c in lowering.fusion.cuts
-        if c.value in lowering.producer
+        if c.value in lowering.places.producer
     )
-    return Plan(tuple(parts), cuts, lowering.workspace, tuple(n.op.name for n in lowering.graph.nodes))
+    return Plan(
+        tuple(parts), cuts, lowering.workspace, tuple(n.op.name for n in lowering.graph.nodes)
+    )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-
 from codegen.spec import Axis, KernelSpec, Let, Load, Operand, Schedule, Stage, Statement, Store
 from ops.compute import ScatterAdd
 from ops.reductions import lane
 from tracer.graph import Node, Value
-from tracer.lowering.fuse import Group
+from tracer.lowering.groups import Group
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.specify import Bound
 
@@ -36,7 +35,9 @@ def scatter_bound(
     if 0 in out.strided.shape:
         return None
     indices = compute.rule([v.type for v in node.inputs], node.outputs[0].type, node.attrs)
-    by_position = {i.axis: k for k, i in enumerate(indices) if i.operand is None and i.axis is not None}
+    by_position = {
+        i.axis: k for k, i in enumerate(indices) if i.operand is None and i.axis is not None
+    }
     depends = {a for i in indices if i.operand is not None for a in i.operand_axes}
     inner = len(shape)
     while inner > 0 and inner - 1 in by_position and inner - 1 not in depends:
@@ -44,7 +45,12 @@ def scatter_bound(
     rows = list(range(inner))
     tail = list(range(inner, len(shape)))
     if not _one_piece(tail, shape, updates.strided.strides) or not _one_piece(
-        tail, shape, tuple(out.strided.strides[by_position[a]] if a in by_position else 0 for a in range(len(shape)))
+        tail,
+        shape,
+        tuple(
+            out.strided.strides[by_position[a]] if a in by_position else 0
+            for a in range(len(shape))
+        ),
     ):
         rows, tail = list(range(len(shape))), []
     names = {a: f"p{a}" for a in rows}
@@ -54,7 +60,10 @@ def scatter_bound(
         Operand("indices", indices_value.type.dtype, ()),
         Operand("result", node.outputs[0].type.dtype, (), "inout"),
     ]
-    bindings = [(updates.buffer, updates.strided.offset), (index_layout.buffer, index_layout.strided.offset)]
+    bindings = [
+        (updates.buffer, updates.strided.offset),
+        (index_layout.buffer, index_layout.strided.offset),
+    ]
     bindings.append((out.buffer, out.strided.offset))
     strides: dict[str, tuple[int, ...]] = {
         "updates": tuple(updates.strided.strides[a] for a in rows) + ((1,) if tail else ())
@@ -72,7 +81,11 @@ def scatter_bound(
                 result_strides.append(step)
             continue
         axes = [a for a in index.operand_axes]
-        used = [(names[a], s) for a, s in zip(axes, index_layout.strided.strides, strict=True) if shape[a] != 1]
+        used = [
+            (names[a], s)
+            for a, s in zip(axes, index_layout.strided.strides, strict=True)
+            if shape[a] != 1
+        ]
         operands[1] = Operand("indices", indices_value.type.dtype, (None,) * len(used))
         strides["indices"] = tuple(s for _, s in used)
         operands.append(Operand(f"size{k}", "int64", ()))
@@ -91,7 +104,12 @@ def scatter_bound(
     if tail:
         result_index.append("r")
         result_strides.append(1)
-    operands[2] = Operand("result", node.outputs[0].type.dtype, tuple(1 if s == 1 else None for s in result_strides), "inout")
+    operands[2] = Operand(
+        "result",
+        node.outputs[0].type.dtype,
+        tuple(1 if s == 1 else None for s in result_strides),
+        "inout",
+    )
     strides["result"] = tuple(result_strides)
     zero = "False" if updates_value.type.dtype == "bool" else f"{lane(updates_value.type.dtype)}(0)"
     main: list[Statement] = [
@@ -99,7 +117,11 @@ def scatter_bound(
         Let("value", updates_value.type.dtype, f"select({' & '.join(checks)}, update, {zero})"),
         Store("result", tuple(result_index), "value", "add"),
     ]
-    stages = [Stage((), tuple(body)), Stage(("r",), tuple(main))] if tail else [Stage((), tuple(body + main))]
+    stages = (
+        [Stage((), tuple(body)), Stage(("r",), tuple(main))]
+        if tail
+        else [Stage((), tuple(body + main))]
+    )
     sizes = {names[a]: shape[a] for a in rows}
     axes_ = [Axis(names[a], "row") for a in rows]
     if tail:
@@ -119,7 +141,3 @@ def _one_piece(axes: list[int], shape: tuple[int, ...], strides: tuple[int, ...]
             return False
         expected *= shape[a]
     return True
-
-
-
-

@@ -36,7 +36,9 @@ def unsound(steps: Sequence[Step]) -> str:
 
 def _is_cheap(step: Step) -> bool:
     compute = step.node.op.compute
-    return step.kind in ("view", "point") or (step.kind == "map" and isinstance(compute, Scalar) and not compute.expensive)
+    return step.kind in ("view", "point") or (
+        step.kind == "map" and isinstance(compute, Scalar) and not compute.expensive
+    )
 
 
 def space(steps: list[Step], stored: set[Value]) -> Shape | str:
@@ -67,13 +69,21 @@ def space(steps: list[Step], stored: set[Value]) -> Shape | str:
         if inner is not None and frozenset(inner) != frozenset(mine_inner):
             return "two folds run over different axes"
         if fixed_inner:
-            if inner is not None and any(t.kind in ("row", "split") for t in steps[: steps.index(s)]) and inner != mine_inner:
+            if (
+                inner is not None
+                and any(t.kind in ("row", "split") for t in steps[: steps.index(s)])
+                and inner != mine_inner
+            ):
                 return "two folds take their elements in different orders"
             inner = mine_inner
         elif inner is None:
             inner = mine_inner
         if fixed_rows:
-            if rows is not None and any(t.kind == "column" for t in steps[: steps.index(s)]) and rows != mine_rows:
+            if (
+                rows is not None
+                and any(t.kind == "column" for t in steps[: steps.index(s)])
+                and rows != mine_rows
+            ):
                 return "two folds over rows take them in different orders"
             rows = mine_rows
         elif rows is None:
@@ -101,7 +111,11 @@ def _in_order(s: Step, rows: tuple[Atom, ...], inner: tuple[Atom, ...]) -> str:
     if s.kind == "row":
         return "" if reduced == inner else "two folds take their elements in different orders"
     wanted = (reduced, result) if s.kind == "column" else (result, reduced)
-    return "" if (rows, inner) == wanted else "two folds lay out their partial results in different orders"
+    return (
+        ""
+        if (rows, inner) == wanted
+        else "two folds lay out their partial results in different orders"
+    )
 
 
 def _fits(s: Step, whole: frozenset[Atom], rows: frozenset[Atom], stored: set[Value]) -> str:

@@ -59,19 +59,27 @@ class Specifier:
         self.names = {v: f"v{k}" for k, v in enumerate(made)}
         self.accesses = Accesses(group, shape, stored, layout, literal, partials)
         self.iteration = Iteration(group, shape, self.accesses, reduced)
-        self.statements = Statements(self.accesses, self.iteration, self.names, literal, numbers, modes, reduced)
+        self.statements = Statements(
+            self.accesses, self.iteration, self.names, literal, numbers, modes, reduced
+        )
 
     def run(self) -> Bound:
         """The specification of the group."""
         stages = tuple(self._stages())
         every = self.accesses.all
-        spec = KernelSpec(self.name, self.iteration.axes(), tuple(map(self.iteration.operand, every)), stages)
+        spec = KernelSpec(
+            self.name, self.iteration.axes(), tuple(map(self.iteration.operand, every)), stages
+        )
         return Bound(
             spec,
             schedule_for(spec, self.iteration.mode()),
             tuple((a.buffer, a.offset) for a in every),
             dict(self.iteration.sizes),
-            {a.name: self.iteration.index(a)[1] for a in every if a.role != "partial" and not self.accesses.is_partial(a)},
+            {
+                a.name: self.iteration.index(a)[1]
+                for a in every
+                if a.role != "partial" and not self.accesses.is_partial(a)
+            },
             self._notes(spec),
             self.group,
         )
@@ -115,13 +123,22 @@ class Specifier:
         roots: list[Value] = []
         for step, when in self._pass_of.items():
             if when == number:
-                roots += [step.output] if step.kind in ("map", "view", "finish", "point") and step.output else list(step.inputs)
+                roots += (
+                    [step.output]
+                    if step.kind in ("map", "view", "finish", "point") and step.output
+                    else list(step.inputs)
+                )
         needed: set[Step] = set()
         stack = roots
         while stack:
             v = stack.pop()
             made = self._step_of.get(v)
-            if made is None or made in needed or made.kind == "row" or self.iteration.level(made.result) == "row":
+            if (
+                made is None
+                or made in needed
+                or made.kind == "row"
+                or self.iteration.level(made.result) == "row"
+            ):
                 continue
             needed.add(made)
             if not self._is_read_back(v, number):
@@ -131,14 +148,19 @@ class Specifier:
     def _is_read_back(self, v: Value, number: int) -> bool:
         if v in self._scratch:
             return number > self._kept_in[v]
-        return number > self._depth[v] and v in self.accesses.stores and self.iteration.level(self._step_of[v].result) == "inner"
+        return (
+            number > self._depth[v]
+            and v in self.accesses.stores
+            and self.iteration.level(self._step_of[v].result) == "inner"
+        )
 
     def _plan_scratch(self, passes: int) -> None:
         """Results written in a late pass lend their memory to expensive values of earlier ones."""
         free = [
             (self._depth[v], v)
             for v, access in self.accesses.stores.items()
-            if self.iteration.level(self._step_of[v].result) == "inner" and access.buffer.kind != "input"
+            if self.iteration.level(self._step_of[v].result) == "inner"
+            and access.buffer.kind != "input"
         ]
         for number in range(1, passes):
             for step in self._needed(number):
@@ -155,7 +177,12 @@ class Specifier:
                 for k, (depth, other) in enumerate(free):
                     same = frozenset(a for axis in self._step_of[other].result for a in axis)
                     mine = frozenset(a for axis in step.result for a in axis)
-                    if other.type.dtype == v.type.dtype and same == mine and depth > uses[0] and depth >= uses[-1]:
+                    if (
+                        other.type.dtype == v.type.dtype
+                        and same == mine
+                        and depth > uses[0]
+                        and depth >= uses[-1]
+                    ):
                         access = self.accesses.stores[other]
                         access.role = "inout"
                         self._scratch[v] = access
@@ -176,7 +203,9 @@ class Specifier:
                 continue
             if step.kind != "row":
                 body += self.statements.of(step, "row")
-            if v in self.accesses.stores and (not self.iteration.has_inner or self.iteration.level(step.result) == "row"):
+            if v in self.accesses.stores and (
+                not self.iteration.has_inner or self.iteration.level(step.result) == "row"
+            ):
                 access = self.accesses.stores[v]
                 body.append(Store(access.name, self.iteration.index(access)[0], self.names[v]))
         return body
@@ -188,7 +217,9 @@ class Specifier:
         self.statements.begin_loop()
         needed = self._needed(number)
         # What lies in a result's memory is read before the result is written there.
-        needed.sort(key=lambda s: not (s.output in self._scratch and self._is_read_back(s.output, number)))
+        needed.sort(
+            key=lambda s: not (s.output in self._scratch and self._is_read_back(s.output, number))
+        )
         for step in needed:
             v = step.output
             assert v is not None

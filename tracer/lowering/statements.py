@@ -144,7 +144,9 @@ class Statements:
                 wide = f"to_i64({raw})"
                 name = f"{access.name}_{k}"
                 body.append(Let(f"{name}_w", "int64", wide))
-                body.append(Let(name, "int64", f"select({name}_w < i64(0), {name}_w + {limit}, {name}_w)"))
+                body.append(
+                    Let(name, "int64", f"select({name}_w < i64(0), {name}_w + {limit}, {name}_w)")
+                )
                 checks.append(f"({name} >= i64(0)) & ({name} < {limit})")
             elif compute.fill is not None and index.axis is not None:
                 strides = self._accesses.position_strides[step][f"axis{index.axis}"]
@@ -189,7 +191,13 @@ class Statements:
 
         for (state, kind), init in zip(folding.state, folding.init, strict=True):
             literal = init if kind == "bool" else f"{kind}({init})"
-            body.append(Let(f"{states[state]}_0", LANE_DTYPES[kind], f"select({argument} == {argument}, {literal}, {literal})"))
+            body.append(
+                Let(
+                    f"{states[state]}_0",
+                    LANE_DTYPES[kind],
+                    f"select({argument} == {argument}, {literal}, {literal})",
+                )
+            )
         for (state, kind), text in zip(folding.state, folding.step, strict=True):
             body.append(Let(f"{states[state]}_1", LANE_DTYPES[kind], renamed(text, "_0")))
         body.append(Let(name, step.node.outputs[0].type.dtype, renamed(folding.finish[-1], "_1")))
@@ -202,17 +210,23 @@ class Statements:
         compute = step.node.op.compute
         assert isinstance(compute, Reduction)
         if compute.positions:
-            arguments.append(self._position(self._accesses.position_strides[step]["index"], "inner", body))
+            arguments.append(
+                self._position(self._accesses.position_strides[step]["index"], "inner", body)
+            )
         folding = self._folding(step)
         if step.kind == "row":
             dsts = tuple(
-                self.names[step.node.outputs[0]] if k == len(folding.finish) - 1 else f"{self.names[step.node.outputs[0]]}_{k}"
+                self.names[step.node.outputs[0]]
+                if k == len(folding.finish) - 1
+                else f"{self.names[step.node.outputs[0]]}_{k}"
                 for k in range(len(folding.finish))
             )
             body.append(Fold(dsts, folding, tuple(arguments), "r"))
             return body
         names = tuple(a.name for a in self._accesses.partials[step])
-        body.append(Fold(names, folding, tuple(arguments), "rows" if step.kind == "column" else "r"))
+        body.append(
+            Fold(names, folding, tuple(arguments), "rows" if step.kind == "column" else "r")
+        )
         return body
 
     def _combine(self, step: Step) -> list[Statement]:

@@ -7,7 +7,9 @@ from tracer.graph import Node, Value
 from tracer.lowering.axes import Dims, atoms_of, fresh, view_maps
 from tracer.lowering.groups import Step
 
-SPLIT_ELEMENTS = 4 * 4096  # a fold of at least so many elements into few results is split over tasks
+SPLIT_ELEMENTS = (
+    4 * 4096
+)  # a fold of at least so many elements into few results is split over tasks
 SPLIT_RESULTS = 16
 
 
@@ -44,7 +46,9 @@ def _reduction(node: Node, number: int, compute: Reduction) -> list[Step]:
     operand = fresh(x.shape)  # type: ignore[arg-type]
     axes = tuple(a % x.rank for a in node.attrs["axes"])
     keepdims = node.attrs["keepdims"]
-    result = tuple(() if k in axes else d for k, d in enumerate(operand) if keepdims or k not in axes)
+    result = tuple(
+        () if k in axes else d for k, d in enumerate(operand) if keepdims or k not in axes
+    )
     reduced = [a for k in axes for a in operand[k]]
     kept = [a for k, d in enumerate(operand) if k not in axes for a in d]
     count = kept_count = 1
@@ -61,12 +65,20 @@ def _reduction(node: Node, number: int, compute: Reduction) -> list[Step]:
     several = len(folding.state) > 1
     if not compute.positions and innermost not in reduced and kept_count >= 8 and not several:
         kind = "column"
-    elif not compute.positions and kept_count < SPLIT_RESULTS and count >= SPLIT_ELEMENTS and not several:
+    elif (
+        not compute.positions
+        and kept_count < SPLIT_RESULTS
+        and count >= SPLIT_ELEMENTS
+        and not several
+    ):
         kind = "split"
     else:
         return [Step(node, "row", (operand,), result, index=number)]
     partial = Step(node, kind, (operand,), result, index=number)
-    return [partial, Step(node, "finish", (), tuple(fresh(node.outputs[0].type.shape)), partial, number)]  # type: ignore[arg-type]
+    return [
+        partial,
+        Step(node, "finish", (), tuple(fresh(node.outputs[0].type.shape)), partial, number),
+    ]  # type: ignore[arg-type]
 
 
 def _aligned(v: Value, result: Dims) -> Dims:

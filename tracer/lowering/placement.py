@@ -1,0 +1,216 @@
+"""Where values lie: every value that goes through memory has a buffer, of an input, an output, the workspace or the constants.
+
+Results are computed where they are wanted if they can be: in the memory of an output, or of the input that they update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+from typing import Any
+
+import numpy as np
+
+from ops.compute import Constant, Size, Strided, View
+from ops.movement import contiguous_strides
+from ops.types import Type
+from tracer.dispatch import run_reference
+from tracer.graph import Graph, Node, Value
+from tracer.lowering.fuse import Fusion
+from tracer.lowering.layout import Buffer, Layout
+
+
+class Placement:
+    """The buffers of a graph's values. `updates`: output number -> input number that receives it. `shared`: numbers of outputs
+    which, being inputs, need no memory of their own.
+
+    Attributes: `buffers` by value; `arranged`, how values lie that are not row-major; `output_buffers` by number, None where an
+    output is an input or updates one; `copies`, outputs that must be copied when all is computed; `constants`.
+    """
+
+    def __init__(
+        self, graph: Graph, fusion: Fusion, updates: Mapping[int, int], shared: Container[int]
+    ) -> None:
+        self._graph, self._fusion, self._updates, self._shared = graph, fusion, updates, shared
+        self.producer: dict[Value, Node] = {v: n for n in graph.nodes for v in n.outputs}
+        self.buffers: dict[Value, Buffer] = {}
+        self.arranged: dict[Value, Strided] = {}
+        self.output_buffers: list[Buffer | None] = [None] * len(graph.outputs)
+        self.copies: list[tuple[int, Value]] = []
+        self.constants: list[Buffer] = []
+        self._numbers: dict[int, Buffer] = {}
+        self._place_values()
+
+    def _place_values(self) -> None:
+        inputs = {v: k for k, v in enumerate(self._graph.inputs)}
+        for v, k in inputs.items():
+            self.buffers[v] = Buffer(v.type, "input", k)
+        order = {id(g): k for k, g in enumerate(self._fusion.groups)}
+        readers = self._readers(order)
+        for number, v in enumerate(self._graph.outputs):
+            base, layout = self.base(v)
+            whole = layout is None or (
+                layout.offset == 0
+                and Layout(Buffer(v.type, ""), layout).is_contiguous
+                and int(base.type.size) == int(v.type.size)
+            )
+            if layout is not None and not whole and base not in self.buffers and base not in inputs:
+                turned = self._turned(base, layout)
+                if turned is not None and number not in self._updates:
+                    buffer = Buffer(v.type.strong(), "output", number)
+                    self.buffers[base] = self.output_buffers[number] = buffer
+                    self.arranged[base] = turned
+                    continue
+            if base in inputs or base in self.buffers or not whole or self._is_data(base):
+                if number in self._shared and inputs.get(v, -1) not in (
+                    -1,
+                    *self._updates.values(),
+                ):
+                    continue  # handed through
+                self.copies.append((number, v))
+                continue
+            if number in self._updates:
+                target = self._graph.inputs[self._updates[number]]
+                if layout is None and self._can_update(base, target, readers, order):
+                    self.buffers[base] = self.buffers[target]
+                    continue
+                self.copies.append((number, v))
+                continue
+            buffer = Buffer(base.type, "output", number)
+            self.buffers[base] = self.output_buffers[number] = buffer
+
+    def _turned(self, base: Value, view: Strided) -> Strided | None:
+        """How a matrix product must lie so that a permutation of it that is returned is row-major; None for other views."""
+        group = self._fusion.group_of.get(base)
+        if group is None or group.find().kind != "contraction":
+            return None
+        shape = tuple(map(int, base.type.shape))
+        old = contiguous_strides(shape)
+        new = contiguous_strides(view.shape)
+        moved = {s: n for d, s, n in zip(view.shape, view.strides, new, strict=True) if d != 1}
+        sizes = {s: d for d, s in zip(view.shape, view.strides, strict=True) if d != 1}
+        permutes = int(base.type.size) == math.prod(view.shape)
+        if (
+            view.offset
+            or not permutes
+            or any(d != 1 and sizes.get(s) != d for d, s in zip(shape, old, strict=True))
+        ):
+            return None
+        turned = Strided(
+            shape, tuple(moved.get(s, 1) if d != 1 else 1 for d, s in zip(shape, old, strict=True))
+        )
+        if 1 not in turned.strides[-2:]:  # products are written along rows or columns
+            return None
+        others = [u for u, (source, _) in self._fusion.aliases.items() if source is base]
+        return turned if all(self.through(base, u, turned) is not None for u in others) else None
+
+    def _readers(self, order: dict[int, int]) -> dict[Value, list[int]]:
+        """For each value the positions of the groups that read its buffer, views included."""
+        result: dict[Value, list[int]] = {}
+        for group in self._fusion.groups:
+            for node in group.nodes:
+                for v in node.inputs:
+                    base = self.base(v)[0]
+                    result.setdefault(base, []).append(order[id(group)])
+        return result
+
+    def _can_update(
+        self, v: Value, target: Value, readers: dict[Value, list[int]], order: dict[int, int]
+    ) -> bool:
+        """Whether v can be written to the memory of an input while it is computed."""
+        group = self._fusion.group_of.get(v)
+        if (
+            group is None
+            or v.type.strong() != target.type.strong()
+            or target in self._graph.outputs
+        ):
+            return False
+        if any(self.base(u)[0] is target for u in self._graph.outputs):
+            return False
+        if sum(self._graph.inputs[i] is target for i in self._updates.values()) != 1:
+            return False
+        group = group.find()
+        position = order[id(group)]
+        if group.kind != "kernel" or any(r > position for r in readers.get(target, ())):
+            return False
+        if any(s.kind in ("row", "column", "split") for s in group.steps):
+            return position not in readers.get(target, ())
+        size = max(int(s.output.type.size) for s in group.steps if s.output is not None)
+        if int(v.type.size) != size and position in readers.get(target, ()):
+            return False  # every task computes v, and would read what another one has written
+        own = next(s for s in group.steps if s.output is v)
+        for s in group.steps:
+            for x, dims in zip(s.inputs, s.operands, strict=True):
+                if self.base(x)[0] is target and (x is not target or dims != own.result):
+                    return False
+        return True
+
+    def base(self, v: Value) -> tuple[Value, Strided | None]:
+        """The value whose buffer holds v's elements, and where they lie in it; (v, None) for a value of its own."""
+        alias = self._fusion.aliases.get(v)
+        return (v, None) if alias is None else alias
+
+    def _is_data(self, v: Value) -> bool:
+        node = self.producer.get(v)
+        return node is not None and isinstance(node.op.compute, Constant | Size)
+
+    def buffer(self, v: Value) -> Buffer:
+        """The buffer of a value that is no view."""
+        found = self.buffers.get(v)
+        if found is None:
+            node = self.producer.get(v)
+            if node is not None and self._is_data(v):
+                found = self.constant(np.asarray(run_reference(node.op, [], node.attrs)[0]), v.type)
+            else:
+                found = Buffer(v.type, "work")
+            self.buffers[v] = found
+        return found
+
+    def layout(self, v: Value) -> Layout:
+        """Where a value lies."""
+        base, strided = self.base(v)
+        buffer = self.buffer(base)
+        arranged = self.arranged.get(base)
+        if arranged is not None:
+            if strided is None:
+                return Layout(buffer, arranged)
+            strided = self.through(base, v, arranged)
+        if strided is None:
+            shape = tuple(map(int, v.type.shape))
+            strided = Strided(shape, contiguous_strides(shape))
+        return Layout(buffer, strided)
+
+    def through(self, base: Value, v: Value, layout: Strided) -> Strided | None:
+        """The layout of a view of a value that does not lie row-major, None where only a copy can do it."""
+        chain: list[Node] = []
+        while v is not base:
+            chain.append(self.producer[v])
+            v = chain[-1].inputs[0]
+        for node in reversed(chain):
+            shape = tuple(map(int, node.outputs[0].type.shape))
+            assert isinstance(node.op.compute, View)
+            found = node.op.compute.rule(layout, shape, node.attrs)
+            if found is None:
+                return None
+            layout = found
+        return layout
+
+    def constant(self, array: np.ndarray[Any, Any], type_: Type) -> Buffer:
+        """A buffer that holds an array."""
+        buffer = Buffer(type_, "constant", data=np.ascontiguousarray(array))
+        self.constants.append(buffer)
+        return buffer
+
+    def number(self, value: int) -> Buffer:
+        """A buffer that holds an int64."""
+        found = self._numbers.get(value)
+        if found is None:
+            found = self._numbers[value] = self.constant(np.asarray(value, np.int64), Type("int64"))
+        return found
+
+    def literal(self, v: Value) -> Any:
+        """The value of a 0-d constant, else None."""
+        node = self.producer.get(v)
+        if node is None or not isinstance(node.op.compute, Constant) or v.type.shape != ():
+            return None
+        return node.attrs["value"].array[()]

@@ -1,0 +1,174 @@
+"""Parts of a plan become rows of a program: places of temporaries and constants, argument blocks, compiled kernels.
+
+Graph inputs and outputs and the workspace have slots of the program; constants are memory that lives as long as the lowering.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from codegen import compile as kernels
+from codegen import gemm
+from codegen.runtime import AddressOf, HostCall, Row, Slot
+from tracer.dispatch import run_reference
+from tracer.graph import Graph, Node
+from tracer.lowering.layout import Buffer, Layout
+from tracer.lowering.memory_plan import plan_memory
+from tracer.lowering.placement import Placement
+from tracer.lowering.specify import Bound
+
+
+@dataclass(slots=True)
+class Planned:
+    """One row, or several of one library call: what it runs, reads and writes."""
+
+    kind: str
+    name: str
+    nodes: list[Node]
+    reads: list[Buffer]
+    writes: list[Buffer]
+    bound: Bound | None = None
+    text: str = ""
+    origin: str = ""
+    rows: list[Any] = field(default_factory=list)
+    chunk: int = 0
+    count: int = 0
+    call: Any = None
+
+
+class Memory:
+    """Where a planned program's buffers are when it runs. `workspace`: its bytes; `constants`: the memory that holds them;
+    `output_slots` by output number."""
+
+    def __init__(self, graph: Graph, places: Placement, planned: Sequence[Planned]) -> None:
+        lives: dict[int, tuple[Buffer, int, int]] = {}
+        for row, part in enumerate(planned):
+            for buffer in (*part.reads, *part.writes):
+                if buffer.kind == "work":
+                    first = lives[id(buffer)][1] if id(buffer) in lives else row
+                    lives[id(buffer)] = (buffer, first, row)
+        self.workspace = plan_memory(list(lives.values()))
+        self.constants = _pack(places.constants)
+        self.output_slots: dict[int, int] = {}
+        slot = len(graph.inputs)
+        for number, output in enumerate(places.output_buffers):
+            if output is not None:
+                self.output_slots[number] = slot
+                slot += 1
+        self.workspace_slot = slot
+
+    def pointer(self, buffer: Buffer, offset: int = 0) -> Any:
+        """What an argument block holds for an element of a buffer."""
+        bytes_ = offset * buffer.type.itemsize
+        if buffer.kind == "input":
+            if buffer.type.weak:
+                return AddressOf(buffer.number)
+            return Slot(buffer.number, bytes_)
+        if buffer.kind == "output":
+            return Slot(self.output_slots[buffer.number], bytes_)
+        if buffer.kind == "work":
+            return Slot(self.workspace_slot, buffer.place + bytes_)
+        return self.constants.__array_interface__["data"][0] + buffer.place + bytes_
+
+    def rows(self, planned: Planned) -> list[Any]:
+        """The rows of a part, its kernels compiled or loaded."""
+        if planned.bound is not None:
+            bound = planned.bound
+            kernel = kernels.compile_cpu(bound.spec, bound.schedule, bound.notes)
+            planned.text, planned.origin = kernel.text, kernel.origin
+            block = kernels.argument_block(
+                bound.spec,
+                {
+                    o.name: self.pointer(*b)
+                    for o, b in zip(bound.spec.operands, bound.operands, strict=True)
+                },
+                bound.sizes,
+                bound.strides,
+            )
+            return [Row(kernel.address, planned.count, planned.chunk, tuple(block))]
+        if planned.kind == "host":
+            return [HostCall(self.host_function(*planned.call), planned.name)]
+        ((plan, layouts, work),) = planned.rows
+        result = []
+        for row in plan.rows:
+            kernel = gemm.kernel(row.kernel)
+            words: list[Any] = []
+            for w in row.words:
+                if isinstance(w, gemm.Address):
+                    if w.operand == "workspace":
+                        words.append(Slot(self.workspace_slot, work.place + w.offset))
+                    else:
+                        layout = layouts[w.operand]
+                        base = self.pointer(layout.buffer, layout.strided.offset)
+                        words.append(
+                            Slot(base.index, base.offset + w.offset)
+                            if isinstance(base, Slot)
+                            else base + w.offset
+                        )
+                else:
+                    words.append(w)
+            planned.origin = kernel.origin
+            result.append(Row(kernel.address, row.n, row.chunk, tuple(words)))
+        return result
+
+    def host_function(self, node: Node, layouts: Sequence[Layout], outs: Sequence[Layout]) -> Any:
+        """The reference of a declared host call, as a function of the call's words."""
+        sources = [(self.pointer(x.buffer, x.strided.offset), x) for x in layouts]
+        targets = [(self.pointer(y.buffer, y.strided.offset), y) for y in outs]
+
+        def resolve(pointer: Any, words: Sequence[Any]) -> int:
+            return (
+                int(words[pointer.index]) + pointer.offset
+                if isinstance(pointer, Slot)
+                else int(pointer)
+            )
+
+        def call(*words: Any) -> None:
+            arrays = [
+                np.asarray(words[p.slot])
+                if isinstance(p, AddressOf)
+                else _array_at(resolve(p, words), x)
+                for p, x in sources
+            ]
+            results = run_reference(node.op, arrays, node.attrs)
+            for (p, y), array in zip(targets, results, strict=True):
+                _array_at(resolve(p, words), y)[...] = array
+
+        return call
+
+
+def _array_at(address: int, layout: Layout) -> np.ndarray[Any, Any]:
+    """The elements at an address as an array."""
+    dtype = layout.buffer.type.numpy
+    shape, strides = layout.strided.shape, layout.strided.strides
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    low = sum(min(0, s * (d - 1)) for d, s in zip(shape, strides, strict=True))
+    high = sum(max(0, s * (d - 1)) for d, s in zip(shape, strides, strict=True)) + 1
+    memory: Any = (ctypes.c_char * ((high - low) * dtype.itemsize)).from_address(
+        address + low * dtype.itemsize
+    )
+    return np.ndarray(
+        shape, dtype, memory, -low * dtype.itemsize, tuple(s * dtype.itemsize for s in strides)
+    )
+
+
+def _pack(constants: Sequence[Buffer]) -> np.ndarray[Any, Any]:
+    """All constants in one array of bytes, `place` set; aligned to 64."""
+    size = 64
+    for buffer in constants:
+        buffer.place = size
+        size += -(-max(buffer.data.nbytes, 1) // 64) * 64
+    raw = np.zeros(size + 64, np.uint8)
+    start = -raw.__array_interface__["data"][0] % 64
+    memory = raw[start : start + size]
+    for buffer in constants:
+        memory[buffer.place : buffer.place + buffer.data.nbytes] = np.frombuffer(
+            buffer.data.tobytes(), np.uint8
+        )
+    return memory
