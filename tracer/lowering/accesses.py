@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ops.compute import Gather, Reduction, Scalar
 from ops.movement import contiguous_strides
@@ -17,6 +17,9 @@ from tracer.lowering.groups import Group, Shape, Step
 from tracer.lowering.layout import Buffer, Layout
 
 
+Role = Literal["in", "out", "inout", "partial"]
+
+
 @dataclass(slots=True)
 class Access:
     """A buffer as an operand sees it: strides of each atom (0 where absent), a static byte offset."""
@@ -24,7 +27,7 @@ class Access:
     name: str
     dtype: str
     strides: dict[Atom, int]
-    role: str
+    role: Role
     buffer: Buffer
     offset: int = 0
     extra: tuple[tuple[str, int], ...] = ()  # (index value, stride) of gathered axes
@@ -105,7 +108,7 @@ class Accesses:
                 )
 
     def add(
-        self, dtype: str, strides: dict[Atom, int], role: str, buffer: Buffer, offset: int
+        self, dtype: str, strides: dict[Atom, int], role: Role, buffer: Buffer, offset: int
     ) -> Access:
         """An access, the one that there is if it reads the same."""
         for known in self.all:

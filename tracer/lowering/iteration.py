@@ -146,11 +146,10 @@ class Iteration:
     def operand(self, access: Access) -> Operand:
         """An access as an operand of the specification."""
         if access.role == "partial" or self._accesses.is_partial(access):
-            return Operand(access.name, access.dtype, (1,), access.role)  # type: ignore[arg-type]
-        _, strides = self.index(access)
-        return Operand(
-            access.name, access.dtype, tuple(1 if s == 1 else None for s in strides), access.role
-        )  # type: ignore[arg-type]
+            return Operand(access.name, access.dtype, (1,), access.role)
+        _, steps = self.index(access)
+        strides = tuple(1 if s == 1 else None for s in steps)
+        return Operand(access.name, access.dtype, strides, access.role)
 
     def mode(self) -> Mode:
         """What the kernel's range counts, see `codegen.spec.Schedule`."""

@@ -75,10 +75,8 @@ def _reduction(node: Node, number: int, compute: Reduction) -> list[Step]:
     else:
         return [Step(node, "row", (operand,), result, index=number)]
     partial = Step(node, kind, (operand,), result, index=number)
-    return [
-        partial,
-        Step(node, "finish", (), tuple(fresh(node.outputs[0].type.shape)), partial, number),
-    ]  # type: ignore[arg-type]
+    finished = fresh(node.outputs[0].type.shape)  # type: ignore[arg-type]
+    return [partial, Step(node, "finish", (), finished, partial, number)]
 
 
 def _aligned(v: Value, result: Dims) -> Dims:
