@@ -1,9 +1,9 @@
 """How an operator computes, as data: the vocabulary that lowering reads. No operator is named here.
 
-Texts are Python expressions on vector values in the functions of `codegen.vector`: `{0}`, `{1}` ... are the operands, `{T}` the
-short name of operand 0's lane type (f32, i64, bool ...), `{R}` that of the result, `{index}` the row-major position of the element in
-the result (int64), `{axis0}`, `{axis1}` ... its position along an axis. float16 and bfloat16 are float32 lanes; whoever lowers
-the text rounds its result.
+Texts are Python expressions on vector values in the functions of `codegen.vector`: `{0}`, `{1}` ... are the operands, `{T}`
+the short name of operand 0's lane type (f32, i64, bool ...), `{R}` that of the result, `{index}` the row-major position of the
+element in the result (int64), `{axis0}`, `{axis1}` ... its position along an axis. float16 and bfloat16 are float32
+lanes; whoever lowers the text rounds its result.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Strided:
 @dataclass(frozen=True, slots=True)
 class View:
     """Another arrangement of the operand's own elements. `rule(layout, result shape, attributes)` gives the result's layout
-    in the operand's buffer, or None when only a copy can do it. `keeps_order`: these are all elements in their row-major order."""
+    in the operand's buffer, or None when only a copy can do it. `keeps_order`: these are all elements, row-major as before."""
 
     rule: Callable[[Strided, tuple[int, ...], Attributes], Strided | None]
     keeps_order: bool = False

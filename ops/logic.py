@@ -79,7 +79,9 @@ def greater_equal(x: Array, y: Array) -> Array:
 # ---- logic ---------------------------------------------------------------------------------------
 
 
-def _logic(name: str, text: str, samples: tuple[Sample, ...] = BINARY, algebra: Algebra = NONE) -> Declare:
+def _logic(
+    name: str, text: str, samples: tuple[Sample, ...] = BINARY, algebra: Algebra = NONE
+) -> Declare:
     operands = len(samples[0].inputs)
     return operator(
         name,

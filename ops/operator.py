@@ -247,7 +247,9 @@ class Operator:
     @property
     def is_view(self) -> bool:
         """Whether results are the operand's own elements, in its memory."""
-        return isinstance(self.compute, View) or (isinstance(self.compute, Composite) and self.compute.views)
+        return isinstance(self.compute, View) or (
+            isinstance(self.compute, Composite) and self.compute.views
+        )
 
     @property
     def block_names(self) -> tuple[str, ...]:
@@ -260,7 +262,9 @@ class Operator:
         """Types of the outputs. Raises the type rule's error, with the operator's name in front."""
         if len(blocks) != len(self.block_names):
             expected = " and ".join(self.block_names) or "none"
-            raise ArgumentError(f"{self.name}: its blocks are {expected}, got {len(blocks)} of them")
+            raise ArgumentError(
+                f"{self.name}: its blocks are {expected}, got {len(blocks)} of them"
+            )
         try:
             if blocks:
                 result = self.type_rule(*types, **attrs, blocks=tuple(blocks))

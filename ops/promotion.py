@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 from ops.types import DEFAULT_FLOAT, DEFAULT_INTEGER, FLOATING, Type, is_floating, numpy_dtype
 from ops.types import dtype_name as _name
 
-import numpy as np
 
 def _kind(dtype: str) -> int:
     return 0 if dtype == "bool" else 2 if dtype in FLOATING else 1

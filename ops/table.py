@@ -25,6 +25,6 @@ from ops import slicing as slicing
 from ops import softmax as softmax
 from ops import statistics as statistics
 from ops import transcendental as transcendental
-from ops import trigonometric as trigonometric
 from ops import triangular as triangular
+from ops import trigonometric as trigonometric
 from ops.operator import TABLE as TABLE

@@ -57,7 +57,9 @@ def _dtype_name(dtype: Any) -> str:
     try:
         resolved = np.dtype(dtype)
     except TypeError:
-        raise DTypeError(f"not an element type: {dtype!r}; use one of {', '.join(DTYPES)}") from None
+        raise DTypeError(
+            f"not an element type: {dtype!r}; use one of {', '.join(DTYPES)}"
+        ) from None
     native = resolved.newbyteorder("=") if resolved.kind in "iufb" else resolved
     if native not in _NAME:
         raise DTypeError(f"unsupported element type {resolved}; use one of {', '.join(DTYPES)}")

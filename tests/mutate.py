@@ -1,8 +1,8 @@
 """`make mutate`: every operator is spoiled in three ways, one at a time, and the suite must notice each.
 
 The value is spoiled by adding 1 (or negating a bool) to what compiled code computes, the gradient by doubling it, the ONNX
-form by adding 1 to its result. The same detour without the spoiling must pass, so that what is caught is the spoiling and not the detour.
-What cannot be spoiled is listed with the reason. Exits with 1 if a spoiled operator passes.
+form by adding 1 to its result. The same detour without the spoiling must pass, so that what is caught is the spoiling and not
+the detour. What cannot be spoiled is listed with the reason. Exits with 1 if a spoiled operator passes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def spoiled_value(op: Operator, change: Spoil) -> Operator | str:
 
     def rule(g: Any, n: Application) -> Any:
         result = g.op(op.name + ORIGINAL, *n.inputs, **n.attrs)
-        return tuple(change(g, y) for y in result) if isinstance(result, tuple) else change(g, result)
+        return (
+            tuple(change(g, y) for y in result) if isinstance(result, tuple) else change(g, result)
+        )
 
     return dataclasses.replace(op, compute=Composite(rule))
 
@@ -91,7 +93,9 @@ def spoiled_onnx(op: Operator, change: Spoil) -> Operator | str:
 
     def rule(g: Any, n: Application) -> Any:
         result = g.op(form, *n.inputs, **n.attrs) if isinstance(form, str) else form(g, n)
-        return tuple(change(g, y) for y in result) if isinstance(result, tuple) else change(g, result)
+        return (
+            tuple(change(g, y) for y in result) if isinstance(result, tuple) else change(g, result)
+        )
 
     return dataclasses.replace(op, onnx=rule)
 
@@ -106,8 +110,16 @@ def check_value(op: Operator) -> None:
 Change = Callable[[Operator, Spoil], "Operator | str"]
 WAYS: dict[str, tuple[Change, Spoil, Callable[[Operator], None]]] = {
     "value": (spoiled_value, spoiled, check_value),
-    "gradient": (spoiled_gradient, doubled, test_ops_table.test_gradient_agrees_with_finite_differences),
-    "onnx": (spoiled_onnx, spoiled, test_onnx_table.test_the_model_computes_what_the_reference_does),
+    "gradient": (
+        spoiled_gradient,
+        doubled,
+        test_ops_table.test_gradient_agrees_with_finite_differences,
+    ),
+    "onnx": (
+        spoiled_onnx,
+        spoiled,
+        test_onnx_table.test_the_model_computes_what_the_reference_does,
+    ),
 }
 
 
@@ -154,10 +166,14 @@ def main() -> int:
             found = is_caught(wrong, test)
             control = not is_caught(right, test)
             caught += found and control
-            report(op.name, way, "CONTROL FAILS" if not control else "caught" if found else "SURVIVED")
+            report(
+                op.name, way, "CONTROL FAILS" if not control else "caught" if found else "SURVIVED"
+            )
             if not (found and control):
                 survivors.append(f"{op.name} ({way})")
-    print(f"\n{caught} spoiled operators caught, {len(survivors)} survived{': ' if survivors else ''}{', '.join(survivors)}")
+    print(
+        f"\n{caught} spoiled operators caught, {len(survivors)} survived{': ' if survivors else ''}{', '.join(survivors)}"
+    )
     return 1 if survivors else 0
 
 

@@ -31,6 +31,7 @@ from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node, Value
 from tracer.lowering.assemble import Lowering
 from tracer.lowering.layout import Buffer
+from tracer.lowering.program import Planned
 from tracer.passes import run as run_passes
 
 Array = np.ndarray[Any, Any]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.compute import Control, Host, Scalar
-from ops.accuracy import difference_in_ulp
-from ops.operator import Operator, Sample
 from ops import samples
+from ops.accuracy import difference_in_ulp
+from ops.compute import Control, Host, Scalar
+from ops.operator import Operator, Sample
 from ops.table import TABLE
 from ops.types import Type
 from tracer.dispatch import run_reference
@@ -21,7 +21,9 @@ from tracer.execution import Executable
 from tracer.graph import Graph, GraphBuilder, Value
 from tracer.tensor import Tensor
 
-OPERATORS = [pytest.param(op, id=op.name) for op in TABLE.values() if not isinstance(op.compute, Control)]
+OPERATORS = [
+    pytest.param(op, id=op.name) for op in TABLE.values() if not isinstance(op.compute, Control)
+]
 COMMON = ("float32", "int64", "bool", "uint64")
 
 
@@ -29,7 +31,9 @@ def one(dtype: str) -> np.ndarray[Any, Any]:
     return np.ones((), Type(dtype).numpy)
 
 
-def graph_of(op: Operator, types: list[Type], sample: Sample, neighbours: bool) -> tuple[Graph, list[str]]:
+def graph_of(
+    op: Operator, types: list[Type], sample: Sample, neighbours: bool
+) -> tuple[Graph, list[str]]:
     """The operator on inputs; with neighbours each operand and result is multiplied by a 1 that the compiler cannot see.
 
     Second: element types of those ones, which are further inputs.
@@ -60,7 +64,9 @@ def check(op: Operator, sample: Sample, dtype: str, neighbours: bool) -> None:
     for result, w in zip(results, wanted, strict=True):
         got = result.array
         off = difference_in_ulp(got, w)
-        assert off <= op.ulp, f"{op.name} {dtype} {sample.attrs} {[a.shape for a in arrays]}: {off} ulp\n{got}\n{w}"
+        assert off <= op.ulp, (
+            f"{op.name} {dtype} {sample.attrs} {[a.shape for a in arrays]}: {off} ulp\n{got}\n{w}"
+        )
     for part in executable.plan().parts:
         assert part.kind in ("kernel", "library") or isinstance(op.compute, Host), part
 

@@ -592,7 +592,9 @@ def test_schedules_by_rule() -> None:
     assert schedule_for(ks.ELEMENTWISE, "flat") == Schedule("flat")
     assert schedule_for(ks.LAYER_NORM_GRAD, "columns") == Schedule("columns")
     assert schedule_for(ks.PRIMITIVES, "flat") == Schedule("flat")
-    long = replace(ks.PRIMITIVES, stages=tuple(replace(s, body=s.body * 3) for s in ks.PRIMITIVES.stages))
+    long = replace(
+        ks.PRIMITIVES, stages=tuple(replace(s, body=s.body * 3) for s in ks.PRIMITIVES.stages)
+    )
     assert schedule_for(long, "flat") == Schedule("flat", "masked")
     assert schedule_for(ks.SCATTER_ADD, "scatter", 64) == Schedule("scatter", columns=64)
 

@@ -64,7 +64,9 @@ def test_groups_merge_exactly_where_nothing_lies_between_them() -> None:
         order: Order[Piece] = Order()
         pieces: list[Piece] = []
         for number in range(40):
-            piece = Piece(number, set(chance.sample(pieces, min(len(pieces), chance.choice((0, 1, 1, 2))))))
+            piece = Piece(
+                number, set(chance.sample(pieces, min(len(pieces), chance.choice((0, 1, 1, 2)))))
+            )
             pieces.append(piece)
             order.append(piece)
             for _ in range(2):
@@ -82,7 +84,11 @@ def test_groups_merge_exactly_where_nothing_lies_between_them() -> None:
                 merged += 1
                 alive = {p.find() for p in pieces}
                 for p in alive:
-                    assert all(order._place[q.find()] < order._place[p] for q in p.producers if q.find() is not p)
+                    assert all(
+                        order._place[q.find()] < order._place[p]
+                        for q in p.producers
+                        if q.find() is not p
+                    )
     assert merged > 500 and refused > 100
 
 
@@ -103,7 +109,9 @@ def test_a_layer_whose_update_reads_what_its_forward_reads() -> None:
 
     x = array(1, 2)
     np.testing.assert_allclose(step(x), (x @ weight.T + bias).sum(), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(model.weight.detach(), weight - np.float32(0.1) * np.repeat(x, 2, 0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        model.weight.detach(), weight - np.float32(0.1) * np.repeat(x, 2, 0), rtol=1e-5, atol=1e-6
+    )
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -137,7 +145,9 @@ def test_read_only_memory_is_never_written() -> None:
         x += 1.0
 
     for x in (frozen, tracer.Tensor.of_array(frozen)):
-        with pytest.raises(tracer.ArgumentError, match="x is changed in place, and its array is read-only"):
+        with pytest.raises(
+            tracer.ArgumentError, match="x is changed in place, and its array is read-only"
+        ):
             increase(x)
     ordinary = np.zeros(16, np.float32)
     for _ in range(3):
@@ -156,7 +166,9 @@ def test_what_is_changed_shares_no_memory_with_another_operand() -> None:
     ones = np.ones(99, np.float32)
     row = np.ones(100, np.float32)
     for _ in range(2):  # the second time on the fast way
-        with pytest.raises(tracer.ArgumentError, match="y shares memory with x, which the traced function changes"):
+        with pytest.raises(
+            tracer.ArgumentError, match="y shares memory with x, which the traced function changes"
+        ):
             add_to(row[1:], row[:-1])
         add_to(row[1:], ones)
     assert row[0] == 1 and (row[1:] == 3).all()
@@ -235,7 +247,10 @@ def test_gradients_of_arguments_that_backward_gives_them_in_a_trace() -> None:
     def accumulate(x):
         tracer.sum(x * x).backward()
 
-    first, second = tracer.tensor([1.0, 2.0], requires_grad=True), tracer.tensor([3.0, 4.0], requires_grad=True)
+    first, second = (
+        tracer.tensor([1.0, 2.0], requires_grad=True),
+        tracer.tensor([3.0, 4.0], requires_grad=True),
+    )
     for k in range(1, 4):
         accumulate(first)
         np.testing.assert_array_equal(first.grad, [2 * k, 4 * k])
@@ -303,7 +318,9 @@ def test_errors_of_a_call_carry_the_line_of_the_call() -> None:
     x = np.arange(3, dtype=np.float32)
     take(x, np.array([1]))
     for _ in range(2):
-        with pytest.raises(tracer.BoundsError, match=r"an index is out of range.*(?s:.*)test_review\.py:\d+") as caught:
+        with pytest.raises(
+            tracer.BoundsError, match=r"an index is out of range.*(?s:.*)test_review\.py:\d+"
+        ) as caught:
             take(x, np.array([7]))
         assert str(caught.value).count("test_review.py") == 1
 
@@ -338,7 +355,9 @@ def lifetimes(chance: random.Random, count: int) -> list[tuple[Buffer, int, int]
     for k in range(count):
         size = chance.choice((0, 16, 64, 100, 1000, 4000, 8192))
         first, last = chance.choice(((k, k + chance.randrange(4)), (k, 2 * count - k), (k // 2, k)))
-        result.append((Buffer(Type("float32", (size,)), "work"), min(first, last), max(first, last)))
+        result.append(
+            (Buffer(Type("float32", (size,)), "work"), min(first, last), max(first, last))
+        )
     return result
 
 
@@ -349,10 +368,17 @@ def test_temporaries_that_live_at_once_lie_apart() -> None:
             lives = lifetimes(chance, count)
             total = plan(lives)
             for k, (buffer, first, last) in enumerate(lives):
-                assert buffer.place >= 0 and buffer.place + buffer.nbytes <= total and buffer.place % 64 == 0
+                assert (
+                    buffer.place >= 0
+                    and buffer.place + buffer.nbytes <= total
+                    and buffer.place % 64 == 0
+                )
                 for other, since, until in lives[:k]:
                     if since <= last and first <= until:
-                        assert buffer.place + buffer.nbytes <= other.place or other.place + other.nbytes <= buffer.place
+                        assert (
+                            buffer.place + buffer.nbytes <= other.place
+                            or other.place + other.nbytes <= buffer.place
+                        )
 
 
 def test_temporaries_of_many_kernels_are_placed_in_little_time_and_memory() -> None:
@@ -413,7 +439,11 @@ def test_a_gradient_that_fails_in_a_trace_leaves_no_mark_on_what_follows() -> No
 
 
 def test_what_no_view_gives_is_never_its_operand() -> None:
-    for function in (lambda x: tracer.roll(x, 0), lambda x: tracer.max(x, axis=()), lambda x: tracer.min(x, axis=())):
+    for function in (
+        lambda x: tracer.roll(x, 0),
+        lambda x: tracer.max(x, axis=()),
+        lambda x: tracer.min(x, axis=()),
+    ):
         for run in (function, trace(function)):
             x = tracer.tensor([1.0, 2.0])
             y = run(x)
@@ -480,7 +510,10 @@ def test_values_that_helpers_read(monkeypatch) -> None:
     change = lambda name, value: lambda: monkeypatch.setitem(globals(), name, value)  # noqa: E731
     assert follows(lambda x: scaled(x), x, change("SCALE", 5.0)) == 2
     assert follows(lambda x: sum(scaled(v) for v in (x, x)), x, change("SCALE", 6.0)) == 2
-    assert follows(lambda x: scaled(x), x, lambda: monkeypatch.setattr(scaled, "__defaults__", (4.0,))) == 2
+    assert (
+        follows(lambda x: scaled(x), x, lambda: monkeypatch.setattr(scaled, "__defaults__", (4.0,)))
+        == 2
+    )
     assert follows(functools.partial(scaled), x, change("SCALE", 7.0)) == 2
     assert follows(lambda x: scaled(x), x, change("scaled", lambda x: x - 1.0)) == 2
 
@@ -488,7 +521,10 @@ def test_values_that_helpers_read(monkeypatch) -> None:
 def test_values_in_modules_containers_and_objects(monkeypatch) -> None:
     x = np.ones(2, np.float32)
     plain = Plain()
-    assert follows(lambda x: x * settings.depth, x, lambda: monkeypatch.setattr(settings, "depth", 3)) == 2
+    assert (
+        follows(lambda x: x * settings.depth, x, lambda: monkeypatch.setattr(settings, "depth", 3))
+        == 2
+    )
     table = {"k": 2.0, "rest": (1.0, 2.0)}
     renew = (lambda: table.update(k=3.0), lambda: table.update(rest=(5.0, 7.0)))
     assert follows(lambda x: x * table["k"] + table["rest"][-1], x, *renew) == 3
@@ -502,7 +538,15 @@ def test_values_in_modules_containers_and_objects(monkeypatch) -> None:
             )
             == 3
         )
-    assert follows(plain.run, x, lambda: plain.options.update(mode="once"), lambda: plain.options.update(shift=[0.0, 9.0])) >= 3
+    assert (
+        follows(
+            plain.run,
+            x,
+            lambda: plain.options.update(mode="once"),
+            lambda: plain.options.update(shift=[0.0, 9.0]),
+        )
+        >= 3
+    )
 
 
 def test_values_that_a_layer_reads(monkeypatch) -> None:

@@ -23,7 +23,9 @@ OPERATORS = list(table.TABLE.values())
 
 
 def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return (
+        one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    )
 
 
 def applied(op: Operator, *arrays: np.ndarray, **attrs: object) -> np.ndarray:
@@ -33,7 +35,9 @@ def applied(op: Operator, *arrays: np.ndarray, **attrs: object) -> np.ndarray:
 # ---- what operators declare ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("op", [op for op in OPERATORS if op.algebra.neutral], ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    "op", [op for op in OPERATORS if op.algebra.neutral], ids=lambda op: op.name
+)
 def test_neutral_operands(op: Operator) -> None:
     for dtype in op.dtypes:
         x = special_values(dtype)
@@ -45,14 +49,18 @@ def test_neutral_operands(op: Operator) -> None:
             assert np.isnan(found.astype(np.float64)[~number]).all()
 
 
-@pytest.mark.parametrize("op", [op for op in OPERATORS if op.algebra.involution], ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    "op", [op for op in OPERATORS if op.algebra.involution], ids=lambda op: op.name
+)
 def test_involutions(op: Operator) -> None:
     for dtype in op.dtypes:
         x = special_values(dtype)
         assert same_bits(applied(op, applied(op, x)), x), dtype
 
 
-@pytest.mark.parametrize("op", [op for op in OPERATORS if op.algebra.conversion], ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    "op", [op for op in OPERATORS if op.algebra.conversion], ids=lambda op: op.name
+)
 def test_conversions_to_the_same_type(op: Operator) -> None:
     for dtype in op.dtypes:
         x = special_values(dtype)
@@ -60,7 +68,9 @@ def test_conversions_to_the_same_type(op: Operator) -> None:
 
 
 @pytest.mark.parametrize(
-    "op", [op for op in OPERATORS if isinstance(op.compute, View) and op.compute.keeps_order], ids=lambda op: op.name
+    "op",
+    [op for op in OPERATORS if isinstance(op.compute, View) and op.compute.keeps_order],
+    ids=lambda op: op.name,
 )
 def test_views_that_keep_the_order(op: Operator) -> None:
     for sample, _, (x,) in cases(op):
@@ -117,8 +127,14 @@ def test_what_changes_nothing_goes(build) -> None:
         lambda b, x: b.op("Mul", x, b.like(0, x)),  # not 0 for infinities
         lambda b, x: b.op("Add", x, b.like(0, x)),  # not x for -0.0
         lambda b, x: b.op("Div", b.like(1, x), x),
-        lambda b, x: b.op("Transpose", b.op("Transpose", b.op("Reshape", x, shape=(1, 2, 3)), perm=(1, 2, 0)), perm=(1, 2, 0)),
-        lambda b, x: b.op("Mul", b.expand(b.op("Reshape", x, shape=(1, 2, 3)), (4, 2, 3)), b.like(1, x)),
+        lambda b, x: b.op(
+            "Transpose",
+            b.op("Transpose", b.op("Reshape", x, shape=(1, 2, 3)), perm=(1, 2, 0)),
+            perm=(1, 2, 0),
+        ),
+        lambda b, x: b.op(
+            "Mul", b.expand(b.op("Reshape", x, shape=(1, 2, 3)), (4, 2, 3)), b.like(1, x)
+        ),
         lambda b, x: b.op("Cast", b.op("Cast", x, to="float16"), to="float32"),
         lambda b, x: b.op("Neg", b.op("Exp", x)),
     ],
@@ -129,16 +145,25 @@ def test_what_changes_something_stays(build) -> None:
 
 
 def test_constants_are_computed_where_results_are_exact() -> None:
-    _, simple = simplified(lambda b, x: b.op("Mul", x, b.op("Sub", b.like(1, x), b.like(0.75, x))), F)
-    assert names(simple).count("Sub") == 0 and 0.25 in [n.attrs["value"].array for n in simple.nodes if n.op.name == "Constant"]
+    _, simple = simplified(
+        lambda b, x: b.op("Mul", x, b.op("Sub", b.like(1, x), b.like(0.75, x))), F
+    )
+    assert names(simple).count("Sub") == 0 and 0.25 in [
+        n.attrs["value"].array for n in simple.nodes if n.op.name == "Constant"
+    ]
     _, simple = simplified(lambda b, x: b.op("Mul", x, b.op("Exp", b.like(1, x))), F)
     assert "Exp" in names(simple)
 
 
 def test_broadcast_operands_are_read_as_they_were() -> None:
-    _, simple = simplified(lambda b, x, y: b.op("Maximum", x, b.expand(y, (2, 3))), F, Type("float32", (3,)))
+    _, simple = simplified(
+        lambda b, x, y: b.op("Maximum", x, b.expand(y, (2, 3))), F, Type("float32", (3,))
+    )
     assert names(simple) == ["Maximum"]
-    _, simple = simplified(lambda b, x, y: b.op("Add", b.expand(x, (2, 3)), b.expand(y, (2, 3))), *[Type("float32", (3,))] * 2)
+    _, simple = simplified(
+        lambda b, x, y: b.op("Add", b.expand(x, (2, 3)), b.expand(y, (2, 3))),
+        *[Type("float32", (3,))] * 2,
+    )
     assert names(simple).count("Expand") == 1  # one of them gives the shape
 
 
@@ -161,7 +186,13 @@ def test_blocks_share_nothing_and_lose_their_composites() -> None:
     b = GraphBuilder()
     condition, x = b.input(Type("bool")), b.input(Type("float32", (2,)))
     one = b.constant(1.0, "float32")
-    chosen = b.emit(table.TABLE["If"], (condition, b.op("Mul", x, one)), {}, (branch(1.0), branch(1.0)), Origin())
+    chosen = b.emit(
+        table.TABLE["If"],
+        (condition, b.op("Mul", x, one)),
+        {},
+        (branch(1.0), branch(1.0)),
+        Origin(),
+    )
     graph = b.build([chosen if not isinstance(chosen, tuple) else chosen[0]])
     verify(graph)
     for step in (decompose, simplify, share_subexpressions):
@@ -169,8 +200,12 @@ def test_blocks_share_nothing_and_lose_their_composites() -> None:
         verify(after)
         for flag in (True, False):
             arrays = [np.array(flag), np.array([1.0, 2.0], np.float32)]
-            np.testing.assert_allclose(interpret(after, arrays)[0], interpret(graph, arrays)[0], rtol=1e-6)
-    assert not any(n.op.name == "Softmax" for block in decompose(graph).nodes[-1].blocks for n in block.nodes)
+            np.testing.assert_allclose(
+                interpret(after, arrays)[0], interpret(graph, arrays)[0], rtol=1e-6
+            )
+    assert not any(
+        n.op.name == "Softmax" for block in decompose(graph).nodes[-1].blocks for n in block.nodes
+    )
 
 
 def test_array_data_is_kept_exactly() -> None:

@@ -41,7 +41,10 @@ def test_a_traced_training_step_equals_the_eager_one() -> None:
     x, y = array(4, 6), array(4, 3, seed=1)
     eager_model, eager_optimizer = mlp()
     model, optimizer = mlp()
-    eager, step = training_step(eager_model, eager_optimizer), trace(training_step(model, optimizer))
+    eager, step = (
+        training_step(eager_model, eager_optimizer),
+        trace(training_step(model, optimizer)),
+    )
     for _ in range(5):
         np.testing.assert_allclose(step(x, y), np.asarray(eager(x, y).detach()), rtol=2e-5)
     for a, b in zip(model.parameters(), eager_model.parameters(), strict=True):
@@ -237,7 +240,9 @@ def test_the_truth_of_a_traced_tensor_is_an_error_with_the_line() -> None:
             return x
         return -x
 
-    with pytest.raises(tracer.TraceError, match=r"truth of a traced Tensor.*(?s:.*)test_trace\.py:\d+"):
+    with pytest.raises(
+        tracer.TraceError, match=r"truth of a traced Tensor.*(?s:.*)test_trace\.py:\d+"
+    ):
         f(np.ones(2, np.float32))
 
 
@@ -248,7 +253,9 @@ def test_numpy_on_outside_data_in_a_trace_is_an_error_with_the_line() -> None:
     def f(x):
         return x * float(np.asarray(outside).sum())
 
-    with pytest.raises(tracer.TraceError, match=r"while a function is traced(?s:.*)test_trace\.py:\d+"):
+    with pytest.raises(
+        tracer.TraceError, match=r"while a function is traced(?s:.*)test_trace\.py:\d+"
+    ):
         f(np.ones(1, np.float32))
 
 

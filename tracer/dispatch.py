@@ -57,7 +57,9 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         outputs = recorder.apply(op, inputs, normal)
     else:
         types = op.infer([x.type for x in inputs], normal)
-        if op.random and (op.ulp or int(types[0].size) > _FEW):  # one body for all: the kernel's bits, also here
+        if op.random and (
+            op.ulp or int(types[0].size) > _FEW
+        ):  # one body for all: the kernel's bits, also here
             return run_kernel(op, inputs, normal)
         arrays = [x.array for x in inputs]
         results = run_reference(op, arrays, normal)
@@ -80,14 +82,19 @@ def run_reference(op: Operator, arrays: list[np.ndarray[Any, Any]], attrs: Any) 
 
 def _own(result: Any, operands: list[np.ndarray[Any, Any]]) -> Any:
     """A result in memory of its own: a maximum over no axes is its operand, and a change of the one must not change the other."""
-    if isinstance(result, np.ndarray) and not (result.flags.owndata and all(result is not x for x in operands)):
-        if not result.flags.writeable or any(np.may_share_memory(result, x) for x in operands):
-            return np.array(result, order="C")
+    if not isinstance(result, np.ndarray) or (
+        result.flags.owndata and all(result is not x for x in operands)
+    ):
+        return result
+    if not result.flags.writeable or any(np.may_share_memory(result, x) for x in operands):
+        return np.array(result, order="C")
     return result
 
 
 _KERNELS: dict[Any, Any] = {}
-_FEW = 1 << 16  # random elements that NumPy draws sooner than a kernel is loaded; the bits are the same
+_FEW = (
+    1 << 16
+)  # random elements that NumPy draws sooner than a kernel is loaded; the bits are the same
 
 
 def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
@@ -100,7 +107,9 @@ def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     if executable is None:
         builder = GraphBuilder(op.name)
         result = builder.emit(op, [builder.input(x.type) for x in inputs], attrs)
-        executable = Executable(builder.build(result if isinstance(result, tuple) else (result,)), {})
+        executable = Executable(
+            builder.build(result if isinstance(result, tuple) else (result,)), {}
+        )
         if len(_KERNELS) > 256:
             _KERNELS.clear()
         _KERNELS[key] = executable

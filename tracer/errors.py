@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ops.errors import ArgumentError as ArgumentError
 from ops.errors import BoundsError as BoundsError
-from ops.errors import DivisionError as DivisionError
-from ops.errors import BoundsError as BoundsError
 from ops.errors import CheckpointError as CheckpointError
+from ops.errors import DivisionError as DivisionError
 from ops.errors import DTypeError as DTypeError
 from ops.errors import ExportError as ExportError
 from ops.errors import GradError as GradError

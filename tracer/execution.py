@@ -27,7 +27,9 @@ class Executable:
     """A compiled graph. `updates`: output number -> input number whose memory receives it. `shared`: numbers of outputs that
     may share the memory of an input which they are; the others are the caller's own."""
 
-    def __init__(self, graph: Graph, updates: Mapping[int, int], shared: Container[int] = ()) -> None:
+    def __init__(
+        self, graph: Graph, updates: Mapping[int, int], shared: Container[int] = ()
+    ) -> None:
         from tracer import passes
         from tracer.lowering.assemble import Lowering
         from tracer.lowering.checks import checks
@@ -55,7 +57,9 @@ class Executable:
             else:
                 self._results.append(("input", number_of[v], type_))
         self._names = graph.input_names
-        self.sharing = Sharing([int(t.size) * t.itemsize for t, _ in self._inputs], self._names, self.updates.values())
+        self.sharing = Sharing(
+            [int(t.size) * t.itemsize for t, _ in self._inputs], self._names, self.updates.values()
+        )
         self._new = [(t, int(t.size) * t.itemsize) for kind, _, t in self._results if kind == "new"]
         self._workspace = self.lowering.workspace
 
@@ -86,7 +90,9 @@ class Executable:
                     copied.append((k, tensor, plain))
                     tensor = plain
             if tensor.type.dtype != type_.dtype or tensor.type.shape != type_.shape:
-                raise AssertionError(f"input {k}: expected {short(type_)}, got {short(tensor.type)}")
+                raise AssertionError(
+                    f"input {k}: expected {short(type_)}, got {short(tensor.type)}"
+                )
             keep.append(tensor)
             words.append(tensor._pointer or tensor.pointer)
         if self.sharing.written:
@@ -107,12 +113,18 @@ class Executable:
                 results.append(Tensor.of_block(block, type_))
             else:
                 source = inputs[number]
-                tensor = source if isinstance(source, Tensor) else Tensor.of_array(np.asarray(source))
+                tensor = (
+                    source if isinstance(source, Tensor) else Tensor.of_array(np.asarray(source))
+                )
                 results.append(tensor if kind == "update" else tensor.detach())
         return results
 
-    def _refuse_sharing(self, words: Sequence[Any], copied: Sequence[tuple[int, Tensor, Tensor]]) -> None:
-        operands: list[Any] = [None if weak else word for word, (_, weak) in zip(words, self._inputs, strict=True)]
+    def _refuse_sharing(
+        self, words: Sequence[Any], copied: Sequence[tuple[int, Tensor, Tensor]]
+    ) -> None:
+        operands: list[Any] = [
+            None if weak else word for word, (_, weak) in zip(words, self._inputs, strict=True)
+        ]
         for k, original, _ in copied:
             operands[k] = original._array
         self.sharing.check(operands)

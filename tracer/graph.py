@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ops import table as table
 from ops.operator import Application, Attributes, BlockType, Operator, RuleBuilder, lookup
 from ops.types import Type
-from ops import table as table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,13 +91,17 @@ class Graph:
         return to_text(self)
 
     def __repr__(self) -> str:
-        return f"<graph {self.name or 'unnamed'}: {len(self.inputs)} inputs, {len(self.nodes)} nodes>"
+        return (
+            f"<graph {self.name or 'unnamed'}: {len(self.inputs)} inputs, {len(self.nodes)} nodes>"
+        )
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self.inputs, self.nodes, self.outputs, self.input_names, self.name
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        for slot, value in zip(("inputs", "nodes", "outputs", "input_names", "name"), state, strict=True):
+        for slot, value in zip(
+            ("inputs", "nodes", "outputs", "input_names", "name"), state, strict=True
+        ):
             object.__setattr__(self, slot, value)
         object.__setattr__(self, "_cache", {})
 
@@ -152,13 +156,19 @@ class GraphBuilder(RuleBuilder):
     def append(self, node: Node, inputs: Sequence[Value]) -> tuple[Value, ...]:
         """Append a copy of a node with other inputs of the same types."""
         outputs = tuple(Value(v.type) for v in node.outputs)
-        self.nodes.append(Node(node.op, tuple(inputs), node.attrs, outputs, node.origin, node.blocks))
+        self.nodes.append(
+            Node(node.op, tuple(inputs), node.attrs, outputs, node.origin, node.blocks)
+        )
         return outputs
 
     def build(self, outputs: Sequence[Value]) -> Graph:
         """The finished graph."""
         return Graph(
-            tuple(self.inputs), tuple(self.nodes), tuple(outputs), tuple(self.input_names), self.name
+            tuple(self.inputs),
+            tuple(self.nodes),
+            tuple(outputs),
+            tuple(self.input_names),
+            self.name,
         )
 
 

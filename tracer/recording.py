@@ -60,7 +60,9 @@ class Recorder:
         self.captures: dict[int, Capture] = {}
         self.scalars: dict[tuple[int, Any], ScalarCapture] = {}
         self.mutated: dict[int, tuple[Tensor, Value]] = {}
-        self.arguments: dict[int, tuple[int, Tensor]] = {}  # by placeholder: the leaf's number, the Tensor that was passed
+        self.arguments: dict[
+            int, tuple[int, Tensor]
+        ] = {}  # by placeholder: the leaf's number, the Tensor that was passed
         self.grads: dict[int, tuple[Holder, Tensor | None]] = {}
         self.read_grads: dict[int, tuple[Holder, bool]] = {}
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
@@ -71,7 +73,9 @@ class Recorder:
         self.gradient_origin: Origin | None = None
 
     # ---- operations
-    def apply(self, op: Operator, inputs: Sequence[Tensor], attrs: Attributes) -> tuple[Tensor, ...]:
+    def apply(
+        self, op: Operator, inputs: Sequence[Tensor], attrs: Attributes
+    ) -> tuple[Tensor, ...]:
         """Record an application."""
         values = [self.value_of(x) for x in inputs]
         result = self.builder.emit(op, values, attrs, origin=self.gradient_origin or here())

@@ -21,7 +21,9 @@ _MOST_WORK: Any = 10_000  # of an exact answer; NumPy's stub knows none but 0 an
 class Sharing:
     """The test for the operands of one program: their bytes, their names, and which are `written`."""
 
-    def __init__(self, sizes: Sequence[int], names: Sequence[str], written: Collection[int]) -> None:
+    def __init__(
+        self, sizes: Sequence[int], names: Sequence[str], written: Collection[int]
+    ) -> None:
         self._sizes, self._names, self.written = tuple(sizes), tuple(names), frozenset(written)
         self._first: tuple[int, ...] | None = None
         self._starts: list[int] = []
@@ -30,7 +32,9 @@ class Sharing:
     def check(self, arrays: Sequence[Any]) -> None:
         """Raise `ArgumentError` if an operand shares memory with one that is written. Operands without memory are None."""
         bounds = [
-            (*_bounds(a, size), k) for k, (a, size) in enumerate(zip(arrays, self._sizes, strict=True)) if a is not None and size
+            (*_bounds(a, size), k)
+            for k, (a, size) in enumerate(zip(arrays, self._sizes, strict=True))
+            if a is not None and size
         ]
         bounds.sort()
         for position, (_, end, k) in enumerate(bounds):
@@ -44,27 +48,39 @@ class Sharing:
                         f"{one} shares memory with {two}, which the traced function changes in place; pass a copy of one of them"
                     )
 
-    def may_share(self, state: tuple[int, ...], numbers: Sequence[int], arguments: tuple[int, ...]) -> bool:
+    def may_share(
+        self, state: tuple[int, ...], numbers: Sequence[int], arguments: tuple[int, ...]
+    ) -> bool:
         """Whether operands may share, given the addresses of the first ones, which rarely change, and of some later ones.
 
         Quick, and True in doubt: then `check` decides. `numbers`: of the operands that `arguments` gives.
         """
         written, sizes = self.written, self._sizes
         if state != self._first:
-            pieces = [(p, p + sizes[k], k in written) for k, p in enumerate(state) if p and sizes[k]]
+            pieces = [
+                (p, p + sizes[k], k in written) for k, p in enumerate(state) if p and sizes[k]
+            ]
             if _overlap(pieces):
                 return True
             changed = sorted((start, end) for start, end, flag in pieces if flag)
             self._starts, self._ends = [start for start, _ in changed], [end for _, end in changed]
             self._first = state
         if not written.isdisjoint(numbers):
-            pieces = [(p, p + sizes[k], k in written) for k, p in enumerate(state) if p and sizes[k]]
-            pieces += [(p, p + sizes[k], k in written) for k, p in zip(numbers, arguments, strict=True) if sizes[k]]
+            pieces = [
+                (p, p + sizes[k], k in written) for k, p in enumerate(state) if p and sizes[k]
+            ]
+            pieces += [
+                (p, p + sizes[k], k in written)
+                for k, p in zip(numbers, arguments, strict=True)
+                if sizes[k]
+            ]
             return _overlap(pieces)
         starts, ends = self._starts, self._ends
         for k, p in zip(numbers, arguments, strict=True):
             place = bisect_right(starts, p)
-            if (place and ends[place - 1] > p) or (place < len(starts) and starts[place] < p + sizes[k]):
+            if (place and ends[place - 1] > p) or (
+                place < len(starts) and starts[place] < p + sizes[k]
+            ):
                 return True
         return False
 

@@ -95,7 +95,9 @@ class Tensor(Methods):
         try:
             return _UNSET[name]
         except KeyError:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}") from None
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}"
+            ) from None
 
     @staticmethod
     def of_array(array: Any, type_: Type | None = None) -> Tensor:
@@ -250,7 +252,9 @@ class Tensor(Methods):
         if self._value is not None:
             return f"Tensor({short(self.type)}, traced{flags})"
         text = np.array2string(self._data(), separator=", ", prefix="tensor(")
-        dtype = "" if self.type.dtype in ("float32", "int64", "bool") else f", dtype={self.type.dtype}"
+        dtype = (
+            "" if self.type.dtype in ("float32", "int64", "bool") else f", dtype={self.type.dtype}"
+        )
         return f"tensor({text}{dtype}{flags})"
 
     def _data(self) -> Array:
@@ -261,7 +265,12 @@ class Tensor(Methods):
 
     def _start_again(self, other: Tensor) -> None:
         """Take over another Tensor's data, keeping identity and flags."""
-        self.type, self._array, self._block, self._pointer = other.type, other._array, other._block, other._pointer
+        self.type, self._array, self._block, self._pointer = (
+            other.type,
+            other._array,
+            other._block,
+            other._pointer,
+        )
         self._grad = None
         self._version += 1
 
@@ -298,7 +307,9 @@ class Tensor(Methods):
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is not None and value.type.strong() != self.type.strong():
-            raise GradError(f"a gradient must be {short(self.type)} like its Tensor, got {short(value.type)}")
+            raise GradError(
+                f"a gradient must be {short(self.type)} like its Tensor, got {short(value.type)}"
+            )
         recorder = MODES.recorder
         if recorder is None:
             self._grad = value
@@ -317,7 +328,9 @@ class Tensor(Methods):
             result._value, result._recorder = self._value, self._recorder
         return result
 
-    def backward(self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False) -> None:
+    def backward(
+        self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False
+    ) -> None:
         """Accumulate gradients in `.grad` of the leaves that this depends on. `gradient`: of this, ones for a 0-d Tensor."""
         from tracer.autograd.engine import backward
 

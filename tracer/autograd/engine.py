@@ -46,7 +46,9 @@ def _own(gradient: Tensor, leaf: Tensor, known: set[int]) -> Tensor:
     if MODES.recorder is not None:
         alone = id(gradient) not in known and not leaf.is_symbolic
     else:
-        alone = id(gradient) not in known and (array is None or (array.flags.owndata and array.flags.writeable))
+        alone = id(gradient) not in known and (
+            array is None or (array.flags.owndata and array.flags.writeable)
+        )
         alone = alone and id(array) not in known
     result: Tensor = gradient if alone else BUILDER.op("Cast", gradient, to=gradient.type.dtype)
     return result
@@ -66,22 +68,34 @@ def grad(
     """
     outs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     ins = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    if grad_outputs is not None and (isinstance(grad_outputs, Tensor) or not isinstance(grad_outputs, Sequence)):
+    if grad_outputs is not None and (
+        isinstance(grad_outputs, Tensor) or not isinstance(grad_outputs, Sequence)
+    ):
         grad_outputs = [grad_outputs]
     for x in ins:
         if not x.requires_grad:
-            raise GradError(f"an input {short(x.type)} does not require a gradient; set requires_grad")
+            raise GradError(
+                f"an input {short(x.type)} does not require a gradient; set requires_grad"
+            )
     try:
         found = {
             id(x): g
-            for x, g in _walk(outs, grad_outputs, ins, create_graph if retain_graph is None else retain_graph, create_graph)
+            for x, g in _walk(
+                outs,
+                grad_outputs,
+                ins,
+                create_graph if retain_graph is None else retain_graph,
+                create_graph,
+            )
         }
     except TracerError as error:
         raise located(error) from None
     result = tuple(found.get(id(x)) for x in ins)
     if not allow_unused and any(g is None for g in result):
         unused = next(i for i, g in enumerate(result) if g is None)
-        raise GradError(f"outputs do not depend on input {unused}; pass allow_unused=True to get None for it")
+        raise GradError(
+            f"outputs do not depend on input {unused}; pass allow_unused=True to get None for it"
+        )
     return result
 
 
@@ -100,7 +114,9 @@ def _seed(tensor: Tensor, gradient: Any) -> Tensor:
         return one
     seed = as_tensor(gradient)
     if seed.type.shape != tensor.type.shape:
-        raise GradError(f"the gradient must have the shape of {short(tensor.type)}, got {short(seed.type)}")
+        raise GradError(
+            f"the gradient must have the shape of {short(tensor.type)}, got {short(seed.type)}"
+        )
     if seed.type.dtype != tensor.type.dtype:
         cast: Tensor = BUILDER.op("Cast", seed, to=tensor.type.dtype)
         return cast
@@ -118,13 +134,18 @@ def _walk(
     if gradients is None:
         gradients = [None] * len(tensors)
     if len(gradients) != len(tensors):
-        raise GradError(f"one gradient for each of {len(tensors)} tensors is needed, got {len(gradients)}")
+        raise GradError(
+            f"one gradient for each of {len(tensors)} tensors is needed, got {len(gradients)}"
+        )
     with enable_grad() if create_graph else no_grad():
         return _propagate(tensors, gradients, wanted, retain_graph or create_graph)
 
 
 def _propagate(
-    tensors: Sequence[Tensor], gradients: Sequence[Any], wanted: Sequence[Tensor] | None, retain: bool
+    tensors: Sequence[Tensor],
+    gradients: Sequence[Any],
+    wanted: Sequence[Tensor] | None,
+    retain: bool,
 ) -> list[tuple[Tensor, Tensor]]:
     pending: dict[Node, list[Tensor | None]] = {}
     heap: list[tuple[int, int, Node]] = []
@@ -137,7 +158,10 @@ def _propagate(
         if isinstance(edge, Tensor):
             if wanted_leaves is None or id(edge) in wanted_leaves:
                 old = leaves.get(id(edge))
-                leaves[id(edge)] = (edge, cotangent if old is None else BUILDER.op("Add", old[1], cotangent))
+                leaves[id(edge)] = (
+                    edge,
+                    cotangent if old is None else BUILDER.op("Add", old[1], cotangent),
+                )
             return
         node, number = edge
         if reaches is not None and node not in reaches:
@@ -147,7 +171,9 @@ def _propagate(
             slots = pending[node] = [None] * len(node.types)
             heapq.heappush(heap, (-node.sequence, id(node), node))
         old_cotangent = slots[number]
-        slots[number] = cotangent if old_cotangent is None else BUILDER.op("Add", old_cotangent, cotangent)
+        slots[number] = (
+            cotangent if old_cotangent is None else BUILDER.op("Add", old_cotangent, cotangent)
+        )
 
     for tensor, gradient in zip(tensors, gradients, strict=True):
         seed = _seed(tensor, gradient)
@@ -170,7 +196,12 @@ def _propagate(
             BUILDER.zeros(t) if c is None else c for c, t in zip(slots, node.types, strict=True)
         )
         with recorder.gradient_of(node) if recorder is not None else nullcontext():
-            for edge, x, dx in zip(node.edges, node.inputs or node.needs, node.backward(BUILDER, cotangents), strict=True):
+            for edge, x, dx in zip(
+                node.edges,
+                node.inputs or node.needs,
+                node.backward(BUILDER, cotangents),
+                strict=True,
+            ):
                 if edge is not None and dx is not None:
                     if dx.type.shape != x.type.shape:
                         dx = BUILDER.sum_to(dx, x.type.shape)

@@ -50,7 +50,9 @@ class Node:
         outputs: Sequence[Tensor],
         needs: tuple[bool, ...],
     ) -> None:
-        keep_inputs, keep_outputs = saved(op, attrs, [x.type for x in inputs], [y.type for y in outputs], needs)
+        keep_inputs, keep_outputs = saved(
+            op, attrs, [x.type for x in inputs], [y.type for y in outputs], needs
+        )
         self.op, self.attrs, self.needs = op, attrs, needs
         self.sequence = next(_sequence)
         self.origin = here()
@@ -70,7 +72,8 @@ class Node:
         )
         # an output is saved without its history, which is this node: no cycle
         self.outputs: tuple[Any, ...] = tuple(
-            y.detach() if keep else Unsaved(y.type) for y, keep in zip(outputs, keep_outputs, strict=True)
+            y.detach() if keep else Unsaved(y.type)
+            for y, keep in zip(outputs, keep_outputs, strict=True)
         )
         self.released = False
         self.retained: dict[int, weakref.ref[Tensor]] | None = None
@@ -108,7 +111,11 @@ class Node:
                     )
             elif state is not None and recorder is not None and recorder.value_of(x) is not state:
                 old = Tensor.of_value(state, recorder)
-                old._requires_grad, old.grad_fn, old.output_number = x._requires_grad, x.grad_fn, x.output_number
+                old._requires_grad, old.grad_fn, old.output_number = (
+                    x._requires_grad,
+                    x.grad_fn,
+                    x.output_number,
+                )
                 x = old
             result.append(x)
         return tuple(result)
@@ -121,7 +128,9 @@ class Node:
                 "call the first backward with retain_graph=True"
             )
         if isinstance(self.op.vjp, NoGradient):
-            raise GradError(f"{self.op.name} has no gradient: {self.op.vjp.reason}; recorded at {self.origin.source}")
+            raise GradError(
+                f"{self.op.name} has no gradient: {self.op.vjp.reason}; recorded at {self.origin.source}"
+            )
         outputs = []
         for number, y in enumerate(self.outputs):
             if isinstance(y, Tensor):
@@ -137,7 +146,11 @@ class Node:
 
 
 def saved(
-    op: Operator, attrs: Attributes, inputs: list[Type], outputs: list[Type], needs: tuple[bool, ...]
+    op: Operator,
+    attrs: Attributes,
+    inputs: list[Type],
+    outputs: list[Type],
+    needs: tuple[bool, ...],
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Which inputs and outputs the gradient rule reads the elements of."""
     key = (op.name, attrs.key, tuple(inputs), tuple(outputs), needs)
@@ -150,7 +163,11 @@ def saved(
 
 
 def _find_saved(
-    op: Operator, attrs: Attributes, inputs: list[Type], outputs: list[Type], needs: tuple[bool, ...]
+    op: Operator,
+    attrs: Attributes,
+    inputs: list[Type],
+    outputs: list[Type],
+    needs: tuple[bool, ...],
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     if not callable(op.vjp):
         return (False,) * len(inputs), (False,) * len(outputs)
@@ -208,7 +225,9 @@ class CompiledNode(Node):
         self.origin = here()
         self.types = tuple(y.type for y in outputs)
         self.needs = (True,) * len(sources)
-        self.edges = tuple(x if x.grad_fn is None else (x.grad_fn, x.output_number) for x in sources)
+        self.edges = tuple(
+            x if x.grad_fn is None else (x.grad_fn, x.output_number) for x in sources
+        )
         self.inputs = tuple(Unsaved(x.type) for x in sources)
         self.outputs, self.states, self.released, self.retained = (), (), False, None
 
@@ -227,7 +246,13 @@ class CompiledNode(Node):
 
     def release(self) -> None:
         """Drop the residuals."""
-        self.residuals, self.sources, self.borrowed, self.again, self.released = (), (), (), None, True
+        self.residuals, self.sources, self.borrowed, self.again, self.released = (
+            (),
+            (),
+            (),
+            None,
+            True,
+        )
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Cotangents of the sources."""
@@ -262,8 +287,12 @@ class CompiledNode(Node):
         fresh = [builder.op("Reshape", x, shape=x.type.shape) for x in self.sources]
         outputs = self.again(fresh)
         kept = [(y, c) for y, c in zip(outputs, cotangents, strict=True) if y.requires_grad]
-        found = grad([y for y, _ in kept], fresh, [c for _, c in kept], True, True, allow_unused=True)
-        return [builder.zeros(x.type) if g is None else g for x, g in zip(fresh, found, strict=True)]
+        found = grad(
+            [y for y, _ in kept], fresh, [c for _, c in kept], True, True, allow_unused=True
+        )
+        return [
+            builder.zeros(x.type) if g is None else g for x, g in zip(fresh, found, strict=True)
+        ]
 
     def __repr__(self) -> str:
         return f"<{self.label}Backward>"
@@ -277,5 +306,7 @@ def replay(graph: Any, inputs: Sequence[Tensor], builder: Any) -> list[Tensor]:
     known = dict(zip(graph.inputs, inputs, strict=True))
     for node in graph.nodes:
         outputs = builder.op(node.op.name, *(known[v] for v in node.inputs), **node.attrs)
-        known.update(zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+        known.update(
+            zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True)
+        )
     return [known[v] for v in graph.outputs]

@@ -59,7 +59,11 @@ def line(node: Node, known: Names, array: FormatArray = array_text) -> str:
     """The node as one line, without its blocks."""
     results = ", ".join(f"%{known.get(v, '?')} : {v.type}" for v in node.outputs)
     # What has a default is shown where it differs: readers of the text get it back from the declaration.
-    shown = {k: v for k, v in node.attrs.items() if v is not False or node.op.attributes[k].default is not False}
+    shown = {
+        k: v
+        for k, v in node.attrs.items()
+        if v is not False or node.op.attributes[k].default is not False
+    }
     attrs = ", ".join(f"{k}={attribute_text(v, array)}" for k, v in shown.items())
     operands = ", ".join("%" + known.get(v, "?") for v in node.inputs)
     text = f"{results} = {node.op.name}{f'[{attrs}]' if attrs else ''}({operands})"

@@ -16,7 +16,6 @@ from tracer.lowering.axes import Atom, Dims
 from tracer.lowering.groups import Group, Shape, Step
 from tracer.lowering.layout import Buffer, Layout
 
-
 Role = Literal["in", "out", "inout", "partial"]
 
 

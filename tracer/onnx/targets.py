@@ -46,7 +46,12 @@ def module_graph(module: Module, args: Any, dynamic_shapes: Any) -> Exportable:
     try:
         with no_grad():
             recorded, names, _ = _record(
-                module, type(module).__name__, values, keywords, dynamic_shapes, _parameters(module.forward)
+                module,
+                type(module).__name__,
+                values,
+                keywords,
+                dynamic_shapes,
+                _parameters(module.forward),
             )
     finally:
         for m, mode in training:
@@ -90,10 +95,13 @@ def function_graph(traced: TracedFunction[Any, Any], args: Any, dynamic_shapes: 
         for _, tensor in [*module.named_parameters(), *module.named_buffers()]:
             order.setdefault(id(tensor), len(order))
     captures = sorted(
-        (c for c in recorded.captures if not c.is_grad), key=lambda c: order.get(id(c.object), len(order))
+        (c for c in recorded.captures if not c.is_grad),
+        key=lambda c: order.get(id(c.object), len(order)),
     )
     if len(captures) != len(recorded.captures):
-        raise ExportError("the function accumulates into gradients from outside; clear them in it (zero_grad) to export it")
+        raise ExportError(
+            "the function accumulates into gradients from outside; clear them in it (zero_grad) to export it"
+        )
     inputs: list[Value] = []
     input_names: list[str] = []
     initial: dict[str, Any] = {}
@@ -111,18 +119,23 @@ def function_graph(traced: TracedFunction[Any, Any], args: Any, dynamic_shapes: 
 
     for number, capture in enumerate(captures):
         path = paths.get(id(capture.object))
-        add(capture.value, path.name if path and path.name else f"captured{number}", np.asarray(capture.object), id(capture.object) in changed)
+        name = path.name if path and path.name else f"captured{number}"
+        add(capture.value, name, np.asarray(capture.object), id(capture.object) in changed)
     position = {id(c.object): k for k, c in enumerate(captures)}
     for scalar in recorded.scalars:
         path = paths.get(id(scalar.container))
-        add(scalar.value, f"{path.name}.{scalar.key}" if path and path.name else scalar.key, np.float64(scalar.container[scalar.key]), bool(changed))
+        name = f"{path.name}.{scalar.key}" if path and path.name else scalar.key
+        add(scalar.value, name, np.float64(scalar.container[scalar.key]), bool(changed))
     new = sorted(
-        zip(recorded.mutated, range(recorded.result_count, recorded.result_count + len(recorded.mutated)), strict=True),
+        zip(
+            recorded.mutated,
+            range(recorded.result_count, recorded.result_count + len(recorded.mutated)),
+            strict=True,
+        ),
         key=lambda item: position[id(item[0])],
     )
-    return _finish(
-        recorded, inputs, input_names, names, initial, tuple((number, f"{input_names[position[id(t)]]}.next") for t, number in new)
-    )
+    updates = tuple((number, f"{input_names[position[id(t)]]}.next") for t, number in new)
+    return _finish(recorded, inputs, input_names, names, initial, updates)
 
 
 def _finish(
@@ -151,7 +164,9 @@ def _finish(
         elif isinstance(output.object, Tensor | np.ndarray):
             found = next((c.value for c in recorded.captures if c.object is output.object), None)
             if found is None:
-                raise ExportError(f"result {number} is a Tensor that the function only hands through")
+                raise ExportError(
+                    f"result {number} is a Tensor that the function only hands through"
+                )
             outputs.append(found)
         else:
             continue
@@ -160,7 +175,9 @@ def _finish(
         outputs.append(graph.outputs[number])
         names.append(name)
     if not outputs:
-        raise ExportError(f"{graph.name} returns no Tensor and changes none; there is nothing to export")
+        raise ExportError(
+            f"{graph.name} returns no Tensor and changes none; there is nothing to export"
+        )
     whole = Graph(tuple(inputs), graph.nodes, tuple(outputs), tuple(input_names), graph.name)
     return Exportable(whole, initial, tuple(names))
 
@@ -193,32 +210,45 @@ def _record(
     names = leaf_names(args, kwargs, parameters)
     signature = [leaf_of(x) for x in leaves]
     symbols = _symbols(dynamic_shapes, names, signature)
-    signature = [_dynamic(leaf, symbols.get(number, {}), names[number]) for number, leaf in enumerate(signature)]
+    signature = [
+        _dynamic(leaf, symbols.get(number, {}), names[number])
+        for number, leaf in enumerate(signature)
+    ]
     recorded = record(function, leaves, signature, tree, name)
-    objects = {n: x for n, x, leaf in zip(names, leaves, signature, strict=True) if leaf.kind == "object"}
+    objects = {
+        n: x for n, x, leaf in zip(names, leaves, signature, strict=True) if leaf.kind == "object"
+    }
     _, paths, _ = build_guard(function, recorded, objects)
     return recorded, names, paths
 
 
-def _symbols(dynamic_shapes: Any, names: list[str], signature: Sequence[Leaf]) -> dict[int, dict[int, str]]:
+def _symbols(
+    dynamic_shapes: Any, names: list[str], signature: Sequence[Leaf]
+) -> dict[int, dict[int, str]]:
     """For each argument leaf the names of its symbolic axes."""
     if dynamic_shapes is None:
         return {}
     if isinstance(dynamic_shapes, Mapping):
         unknown = [n for n in dynamic_shapes if n not in names]
         if unknown:
-            raise ExportError(f"dynamic_shapes names {unknown[0]!r}, but the arguments are {', '.join(names)}")
+            raise ExportError(
+                f"dynamic_shapes names {unknown[0]!r}, but the arguments are {', '.join(names)}"
+            )
         given = {names.index(n): axes for n, axes in dynamic_shapes.items()}
     else:
         if len(dynamic_shapes) > len(names):
-            raise ExportError(f"dynamic_shapes has {len(dynamic_shapes)} entries for {len(names)} arguments")
+            raise ExportError(
+                f"dynamic_shapes has {len(dynamic_shapes)} entries for {len(names)} arguments"
+            )
         given = dict(enumerate(dynamic_shapes))
     result: dict[int, dict[int, str]] = {}
     for number, axes in given.items():
         if axes is None:
             continue
         if isinstance(axes, Mapping):
-            result[number] = {int(a): n if isinstance(n, str) else f"{names[number]}_{a}" for a, n in axes.items()}
+            result[number] = {
+                int(a): n if isinstance(n, str) else f"{names[number]}_{a}" for a, n in axes.items()
+            }
         elif all(isinstance(a, int) for a in axes):
             result[number] = {a: f"{names[number]}_{a}" for a in axes}
         else:
@@ -234,6 +264,10 @@ def _dynamic(leaf: Leaf, axes: Mapping[int, str], name: str) -> Leaf:
     shape = list(leaf.type.shape)
     for axis, symbol in axes.items():
         if not -len(shape) <= axis < len(shape):
-            raise ExportError(f"dynamic_shapes names axis {axis} of {name!r}, which has {len(shape)} axes")
+            raise ExportError(
+                f"dynamic_shapes names axis {axis} of {name!r}, which has {len(shape)} axes"
+            )
         shape[axis] = Dim.symbol(symbol.replace(".", "_"))
-    return Leaf(leaf.kind, intern(Type(leaf.type.dtype, tuple(shape), leaf.type.weak)), leaf.requires_grad)
+    return Leaf(
+        leaf.kind, intern(Type(leaf.type.dtype, tuple(shape), leaf.type.weak)), leaf.requires_grad
+    )

@@ -15,10 +15,15 @@ def decompose(graph: Graph) -> Graph:
 
 
 def _has_composite(graph: Graph) -> bool:
-    return any(isinstance(n.op.compute, Composite) or any(map(_has_composite, n.blocks)) for n in graph.nodes)
+    return any(
+        isinstance(n.op.compute, Composite) or any(map(_has_composite, n.blocks))
+        for n in graph.nodes
+    )
 
 
-def _expand(builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
+def _expand(
+    builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]
+) -> tuple[Value, ...] | None:
     compute = node.op.compute
     if not isinstance(compute, Composite):
         return None

@@ -22,11 +22,13 @@ Rule = Callable[[GraphBuilder, Node, Sequence[Value], Producers], Value | None]
 def simplify(graph: Graph) -> Graph:
     """Apply the rules of `RULES` for each node's kind, first to last, until one gives another value.
 
-        %2 = Neg(%x);  %3 = Neg(%2)  ->  %x
+    %2 = Neg(%x);  %3 = Neg(%2)  ->  %x
     """
     made: Producers = {}
 
-    def visit(builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
+    def visit(
+        builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]
+    ) -> tuple[Value, ...] | None:
         start = len(builder.nodes)
         result = None
         for rule in RULES.get(type(node.op.compute), ()):
@@ -44,7 +46,9 @@ def simplify(graph: Graph) -> Graph:
 # ---- views ---------------------------------------------------------------------------------------
 
 
-def _view_of_nothing_else(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+def _view_of_nothing_else(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
     """A view, or one of a view, in which every element lies where it was: the operand."""
     x = inputs[0]
     layout = _laid_out(node, _whole(x))
@@ -56,10 +60,14 @@ def _view_of_nothing_else(builder: GraphBuilder, node: Node, inputs: Sequence[Va
     base = inner.inputs[0]
     between = _laid_out(inner, _whole(base))
     layout = _laid_out(node, between) if between is not None else None
-    return base if base.type == node.output.type and layout is not None and _is_whole(layout) else None
+    return (
+        base if base.type == node.output.type and layout is not None and _is_whole(layout) else None
+    )
 
 
-def _reshape_of_reshape(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+def _reshape_of_reshape(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
     """Two views that keep the elements' order are one."""
     inner = made.get(inputs[0])
     if inner is None or not (_keeps_order(node) and _keeps_order(inner)):
@@ -96,18 +104,24 @@ def _laid_out(node: Node, operand: Strided) -> Strided | None:
 # ---- element by element --------------------------------------------------------------------------
 
 
-def _twice(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+def _twice(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
     """What an involution gives of its own result: the operand."""
     inner = made.get(inputs[0]) if node.op.algebra.involution else None
     return inner.inputs[0] if inner is not None and inner.op is node.op else None
 
 
-def _converted_to_itself(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+def _converted_to_itself(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
     """A conversion to the operand's own type: the operand."""
     return inputs[0] if node.op.algebra.conversion and inputs[0].type == node.output.type else None
 
 
-def _with_neutral(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+def _with_neutral(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
     """One operand is neutral: the other one."""
     for position, value in node.op.algebra.neutral.items():
         other = inputs[1 - position]
@@ -116,7 +130,9 @@ def _with_neutral(builder: GraphBuilder, node: Node, inputs: Sequence[Value], ma
     return None
 
 
-def _computed_now(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+def _computed_now(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
     """An exact result of 0-d constants: a constant."""
     if node.op.ulp or node.op.random or not inputs:
         return None
@@ -128,7 +144,9 @@ def _computed_now(builder: GraphBuilder, node: Node, inputs: Sequence[Value], ma
     return result if result.type == node.output.type else None
 
 
-def _read_unspread(builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers) -> Value | None:
+def _read_unspread(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
     """An operand that was broadcast is read as it was, where another one has the result's shape anyway."""
     shape = node.output.type.shape
     changed = list(inputs)
@@ -164,7 +182,11 @@ def _spreads(node: Node) -> bool:
 def _constant(made: Producers, v: Value) -> Any:
     """The array of a 0-d constant, else None."""
     node = made.get(v)
-    return node.attrs["value"].array if node is not None and isinstance(node.op.compute, Constant) and not v.type.shape else None
+    return (
+        node.attrs["value"].array
+        if node is not None and isinstance(node.op.compute, Constant) and not v.type.shape
+        else None
+    )
 
 
 def _uniform(made: Producers, v: Value) -> Any:

@@ -43,7 +43,9 @@ def spread_scalars(graph: Graph) -> Graph:
             builder.nodes.append(node)
             continue
         inputs = tuple(_clone(builder, v, cheap) for v in node.inputs)
-        builder.nodes.append(Node(node.op, inputs, node.attrs, node.outputs, node.origin, node.blocks))
+        builder.nodes.append(
+            Node(node.op, inputs, node.attrs, node.outputs, node.origin, node.blocks)
+        )
     return builder.build(graph.outputs)
 
 

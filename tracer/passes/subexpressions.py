@@ -15,7 +15,9 @@ def share_subexpressions(graph: Graph) -> Graph:
     """
     seen: dict[Any, tuple[Value, ...]] = {}
 
-    def visit(builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
+    def visit(
+        builder: GraphBuilder, node: Node, inputs: tuple[Value, ...]
+    ) -> tuple[Value, ...] | None:
         if node.blocks:
             return None
         key = (builder, node.op, inputs, node.attrs.key)

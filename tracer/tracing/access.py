@@ -18,7 +18,20 @@ import numpy as np
 from tracer.tensor import Tensor
 
 _LIMIT = 200_000  # objects visited; what lies beyond is captured by identity without a path
-_ATOMS = (str, bytes, int, float, complex, bool, type(None), type, np.dtype, np.generic, np.ndarray, Tensor)
+_ATOMS = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    bool,
+    type(None),
+    type,
+    np.dtype,
+    np.generic,
+    np.ndarray,
+    Tensor,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +62,9 @@ def code_names(code: types.CodeType) -> set[str]:
 
 def function_roots(fn: types.FunctionType, expression: str = "fn") -> Iterator[tuple[Any, Path]]:
     """What a function refers to directly: closure cells, globals, defaults."""
-    for i, (name, cell) in enumerate(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False)):
+    for i, (name, cell) in enumerate(
+        zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False)
+    ):
         try:
             yield cell.cell_contents, Path(f"{expression}.__closure__[{i}].cell_contents", name)
         except ValueError:
@@ -77,7 +92,10 @@ def _children(item: Any, path: Path, names: set[str]) -> Iterator[tuple[Any, Pat
             yield getattr(item, field), Path(f"{path.expression}.{field}", f"{path.name}.{field}")
     elif isinstance(item, types.ModuleType):
         for name in names & item.__dict__.keys():
-            yield item.__dict__[name], Path(f"{path.expression}.__dict__[{name!r}]", f"{path.name}.{name}")
+            yield (
+                item.__dict__[name],
+                Path(f"{path.expression}.__dict__[{name!r}]", f"{path.name}.{name}"),
+            )
     elif isinstance(item, Mapping):
         for key, value in list(item.items()):
             if isinstance(key, str | int | bool | float) or key is None:
@@ -85,19 +103,27 @@ def _children(item: Any, path: Path, names: set[str]) -> Iterator[tuple[Any, Pat
     elif isinstance(item, list | tuple):
         for i, value in enumerate(item):
             yield value, path.item(i)
-    elif type(item).__module__.split(".")[0] in ("codegen", "ops") or type(item).__module__.startswith("tracer.tracing"):
-        inner = getattr(item, "_function", None)  # of a traced function what it traces, not what it has compiled
+    elif type(item).__module__.split(".")[0] in ("codegen", "ops") or type(
+        item
+    ).__module__.startswith("tracer.tracing"):
+        inner = getattr(
+            item, "_function", None
+        )  # of a traced function what it traces, not what it has compiled
         if inner is not None:
             yield inner, Path(f"{path.expression}._function", path.name)
     else:
         attributes = getattr(item, "__dict__", None)
         if isinstance(attributes, dict):
             # modules before what refers to their parameters (optimisers), so that a replaced module is noticed
-            for name in sorted(attributes, key=lambda n: (not str(n).startswith("_modules"), str(n))):
+            for name in sorted(
+                attributes, key=lambda n: (not str(n).startswith("_modules"), str(n))
+            ):
                 yield attributes[name], path.attribute(name)
 
 
-def find_paths(roots: list[tuple[Any, Path]], targets: Mapping[int, Any], fn: Any = None) -> dict[int, Path]:
+def find_paths(
+    roots: list[tuple[Any, Path]], targets: Mapping[int, Any], fn: Any = None
+) -> dict[int, Path]:
     """The shortest path to each target (by id) that can be reached."""
     found: dict[int, Path] = {}
     seen: set[int] = set()
@@ -114,7 +140,12 @@ def find_paths(roots: list[tuple[Any, Path]], targets: Mapping[int, Any], fn: An
             found[id(item)] = path
         if isinstance(item, _ATOMS):
             continue
-        if isinstance(item, types.ModuleType) and item.__name__.split(".")[0] in ("numpy", "tracer", "ops", "codegen"):
+        if isinstance(item, types.ModuleType) and item.__name__.split(".")[0] in (
+            "numpy",
+            "tracer",
+            "ops",
+            "codegen",
+        ):
             continue
         queue.extend(_children(item, path, names))
     return found

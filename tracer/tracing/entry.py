@@ -28,13 +28,24 @@ _UNKNOWN = object()
 class Entry:
     """A trace with its guard; compiled when it first runs."""
 
-    def __init__(self, fn: Any, recorded: Recorded, signature: tuple[Leaf, ...], leaves: list[Any], names: list[str]) -> None:
+    def __init__(
+        self,
+        fn: Any,
+        recorded: Recorded,
+        signature: tuple[Leaf, ...],
+        leaves: list[Any],
+        names: list[str],
+    ) -> None:
         self.recorded = recorded
         self.signature = signature
         self.names = names
         self.fn = fn
         self.grad_enabled = MODES.grad_enabled
-        objects = {n: x for n, x, leaf in zip(names, leaves, signature, strict=True) if leaf.kind == "object"}
+        objects = {
+            n: x
+            for n, x, leaf in zip(names, leaves, signature, strict=True)
+            if leaf.kind == "object"
+        }
         self.guard, self.paths, self.guard_source = build_guard(fn, recorded, objects)
         self.trace_seconds = 0.0
         self._executable: Executable | None = None
@@ -115,7 +126,9 @@ class Entry:
         inputs += [leaves[k] for k in recorded.argument_leaves]
         results = executable(inputs)
         number = recorded.result_count
-        number += len(recorded.mutated) + len(recorded.mutated_arguments)  # written in place by the program
+        number += len(recorded.mutated) + len(
+            recorded.mutated_arguments
+        )  # written in place by the program
         for tensor in recorded.mutated:
             tensor._version += 1
         for leaf in recorded.mutated_arguments:
@@ -145,7 +158,9 @@ class Entry:
         residuals = results[number : number + recorded.residuals]
         sources = [inputs[k] for k in recorded.differentiable]
         outputs = [results[k] for k in recorded.cotangent_outputs]
-        borrowed = [inputs[k] for k in self.executable.borrowed(range(number, number + recorded.residuals))]
+        borrowed = [
+            inputs[k] for k in self.executable.borrowed(range(number, number + recorded.residuals))
+        ]
         node = CompiledNode(
             recorded.backward,
             self.backward_executable,
@@ -158,7 +173,6 @@ class Entry:
         )
         for k, y in enumerate(outputs):
             y._requires_grad, y.grad_fn, y.output_number = True, node, k
-
 
     def _again(self, inputs: list[Any]) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
         """What makes the differentiable results anew from their sources; None if the program changed what it reads."""

@@ -78,7 +78,9 @@ def build_guard(
             return
         name = constant(value)
         lines.append(f"v = {expression}")
-        lines.append(f"if v is not {name} and (v.__class__ is not {name}.__class__ or v != {name}): return {what!r}")
+        lines.append(
+            f"if v is not {name} and (v.__class__ is not {name}.__class__ or v != {name}): return {what!r}"
+        )
 
     given = {name: Found(constants[key], key, name) for name, key in names_of.items()}
     starts: list[tuple[Found, Mapping[str, Found]]] = [(Found(fn, "fn", ""), given)]
@@ -95,21 +97,35 @@ def build_guard(
         name = constant(module.__dict__)
         for key, value in module.__dict__.items():
             if isinstance(value, SCALARS):
-                equal(f"{name}[{key!r}]", value, f"{path.name if path else type(module).__name__}.{key} was {value!r}")
+                equal(
+                    f"{name}[{key!r}]",
+                    value,
+                    f"{path.name if path else type(module).__name__}.{key} was {value!r}",
+                )
         for group in ("_parameters", "_buffers", "_modules"):
             members = module.__dict__.get(group)
             if isinstance(members, dict):
-                lines.append(f"if len({name}[{group!r}]) != {len(members)}: return {'the members of a module changed'!r}")
+                lines.append(
+                    f"if len({name}[{group!r}]) != {len(members)}: return {'the members of a module changed'!r}"
+                )
                 table = constant(members)
                 for key, value in members.items():
-                    same(f"{table}.get({key!r})", value, f"{path.name + '.' if path else ''}{key} was another object")
+                    same(
+                        f"{table}.get({key!r})",
+                        value,
+                        f"{path.name + '.' if path else ''}{key} was another object",
+                    )
     for container, key, flag in recorded.flags:
-        lines.append(f"if ({constant(container)}[{key!r}] != 0) is not {flag}: return {f'{key} became {0 if flag else 1}'!r}")
+        lines.append(
+            f"if ({constant(container)}[{key!r}] != 0) is not {flag}: return {f'{key} became {0 if flag else 1}'!r}"
+        )
     for capture in recorded.captures:
         if capture.is_grad:
             known = constant(intern(capture.value.type))
             name = holder(capture.object)
-            lines.append(f"if {name}._grad is None or {name}._grad.type != {known}: return {'a gradient changed'!r}")
+            lines.append(
+                f"if {name}._grad is None or {name}._grad.type != {known}: return {'a gradient changed'!r}"
+            )
             continue
         path = paths.get(id(capture.object))
         if path is not None:
@@ -130,14 +146,18 @@ def build_guard(
             )
     for whose, present in recorded.read_grads:
         test = "is None" if present else "is not None"
-        lines.append(f"if {holder(whose)}._grad {test}: return {'a gradient that was there is gone, or the other way round'!r}")
+        lines.append(
+            f"if {holder(whose)}._grad {test}: return {'a gradient that was there is gone, or the other way round'!r}"
+        )
     for scalar in recorded.scalars:
         path = paths.get(id(scalar.container))
         if path is not None:
             same(path.expression, scalar.container, f"{path.name} was another object")
         name = constant(scalar.container)
         lines.append(f"v = {name}[{scalar.key!r}]")
-        lines.append(f"if v.__class__ is not float and not isinstance(v, float): return {f'{scalar.key} is no float'!r}")
+        lines.append(
+            f"if v.__class__ is not float and not isinstance(v, float): return {f'{scalar.key} is no float'!r}"
+        )
     body = "\n        ".join(lines) or "pass"
     source = (
         "def guard(fn, leaves):\n    try:\n        "

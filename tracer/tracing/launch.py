@@ -69,7 +69,11 @@ class _Writer:
     of the state, b0 ... blocks of results, o0 ... results."""
 
     def __init__(self, entry: Entry) -> None:
-        self.recorded, self.executable, self.leaves = entry.recorded, entry.executable, entry.signature
+        self.recorded, self.executable, self.leaves = (
+            entry.recorded,
+            entry.executable,
+            entry.signature,
+        )
         self.grad_enabled = entry.grad_enabled
         self.constants: dict[str, Any] = {
             "MISS": MISS,
@@ -117,7 +121,9 @@ class _Writer:
     # ---- before anything happens
     def arguments(self) -> None:
         """Check them and find their addresses."""
-        self.require(f"len(args) != {len(self.leaves)} or MODES.grad_enabled is not {self.grad_enabled}")
+        self.require(
+            f"len(args) != {len(self.leaves)} or MODES.grad_enabled is not {self.grad_enabled}"
+        )
         if self.leaves:
             self.add(f"{', '.join(f'x{k}' for k in range(len(self.leaves)))}, = args")
         for k, leaf in enumerate(self.leaves):
@@ -136,7 +142,9 @@ class _Writer:
         assert leaf.type is not None
         x, place = f"x{k}", self.position[k]
         dtype, shape = self.constant(numpy_dtype(leaf.type.dtype)), self.constant(leaf.type.shape)
-        self.require(f"{x}.__class__ is not ndarray or {x}.dtype is not {dtype} or {x}.shape != {shape}")
+        self.require(
+            f"{x}.__class__ is not ndarray or {x}.dtype is not {dtype} or {x}.shape != {shape}"
+        )
         self._array_address(f"p{k}", x, place)
 
     def _float(self, k: int, leaf: Leaf) -> None:
@@ -148,7 +156,9 @@ class _Writer:
         if value is None or value is True or value is False:
             self.require(f"{x} is not {value!r}")
         elif isinstance(value, float | complex):  # -0.0 is another value than 0.0
-            self.require(f"{x}.__class__ is not {self.constant(type(value))} or repr({x}) != {self.constant(repr(value))}")
+            self.require(
+                f"{x}.__class__ is not {self.constant(type(value))} or repr({x}) != {self.constant(repr(value))}"
+            )
         else:
             name = self.constant(value)
             self.require(f"{x}.__class__ is not {name}.__class__ or {x} != {name}")
@@ -157,12 +167,16 @@ class _Writer:
         self.require(f"x{k} is not {self.constant(leaf.value.object)}")
 
     def _address(self, name: str, tensor: str, place: int) -> None:
-        self.add(f"{name} = {tensor}._pointer or {'ready_to_write' if place in self.written else 'ready'}({tensor})")
+        self.add(
+            f"{name} = {tensor}._pointer or {'ready_to_write' if place in self.written else 'ready'}({tensor})"
+        )
         self.require(f"not {name}")
         self.words[place] = name
 
     def _array_address(self, name: str, array: str, place: int) -> None:
-        self.add(f"{name} = {'array_to_write' if place in self.written else 'array_pointer'}({array})")
+        self.add(
+            f"{name} = {'array_to_write' if place in self.written else 'array_pointer'}({array})"
+        )
         self.require(f"not {name}")
         self.words[place] = name
 
@@ -220,7 +234,9 @@ class _Writer:
             if present:
                 wanted.add(number)
                 number += 1
-        differentiable = {o.number for o in recorded.outputs if o.kind == "program" and o.requires_grad}
+        differentiable = {
+            o.number for o in recorded.outputs if o.kind == "program" and o.requires_grad
+        }
         for number in sorted(wanted):
             o, b = self.results[number], f"b{number}"
             self.add(f"{o} = new(Tensor)")
@@ -266,4 +282,8 @@ class _Writer:
 def _is_flat(tree: Any, count: int) -> bool:
     """Whether the arguments are `count` positional leaves."""
     args, kwargs = tree.children()
-    return args.num_leaves == count and kwargs.num_leaves == 0 and all(c.is_leaf() for c in args.children())
+    return (
+        args.num_leaves == count
+        and kwargs.num_leaves == 0
+        and all(c.is_leaf() for c in args.children())
+    )

@@ -26,7 +26,18 @@ _INSTALLED = tuple(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "plat
 _LOADS_NAME = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
 _LOADS_CELL = frozenset(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
 _LOADS_ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
-_BETWEEN = frozenset(("RESUME", "CACHE", "PRECALL", "NOP", "PUSH_NULL", "EXTENDED_ARG", "COPY_FREE_VARS", "MAKE_CELL"))
+_BETWEEN = frozenset(
+    (
+        "RESUME",
+        "CACHE",
+        "PRECALL",
+        "NOP",
+        "PUSH_NULL",
+        "EXTENDED_ARG",
+        "COPY_FREE_VARS",
+        "MAKE_CELL",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,9 @@ class _Scope:
     known: Mapping[str, Found]
 
 
-def reads(starts: list[tuple[Found, Mapping[str, Found]]], keep: Callable[[Any], str]) -> Iterator[Found]:
+def reads(
+    starts: list[tuple[Found, Mapping[str, Found]]], keep: Callable[[Any], str]
+) -> Iterator[Found]:
     """Plain values and functions that code reads, each expression once.
 
     `starts`: functions, or objects that are called, with what is known of their parameters. `keep` gives an expression for an
@@ -61,7 +74,11 @@ def reads(starts: list[tuple[Found, Mapping[str, Found]]], keep: Callable[[Any],
     def enter(item: Found, parameters: Mapping[str, Found]) -> None:
         for function, known in _called(item, keep):
             code = function.value.__code__
-            key = (code, id(function.value), *(id(f.value) for f in (*known.values(), *parameters.values())))
+            key = (
+                code,
+                id(function.value),
+                *(id(f.value) for f in (*known.values(), *parameters.values())),
+            )
             if key in seen or len(seen) > MOST_FUNCTIONS or not _is_users(code.co_filename):
                 continue
             seen.add(key)
@@ -92,7 +109,9 @@ def _is_users(filename: str) -> bool:
 def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Mapping[str, Found]]]:
     """The functions that run when an object is called, with what is known of their parameters."""
     value = item.value
-    while not isinstance(value, types.FunctionType | types.MethodType | type) and callable(getattr(value, "_function", None)):
+    while not isinstance(value, types.FunctionType | types.MethodType | type) and callable(
+        getattr(value, "_function", None)
+    ):
         value = value._function  # a traced function
     if isinstance(value, types.FunctionType):
         yield Found(value, keep(value), item.name), {}
@@ -100,18 +119,26 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
         if isinstance(wrapped, types.FunctionType):
             yield Found(wrapped, keep(wrapped), item.name), {}
     elif isinstance(value, types.MethodType):
-        yield from _method(value.__func__, item.owner or Found(value.__self__, keep(value.__self__), ""), keep)
+        yield from _method(
+            value.__func__, item.owner or Found(value.__self__, keep(value.__self__), ""), keep
+        )
     elif isinstance(value, functools.partial):
         yield from _called(Found(value.func, keep(value.func), item.name), keep)
     elif not isinstance(value, type | types.ModuleType | Tensor | types.BuiltinFunctionType):
         for name in ("forward", "__call__"):
             function = inspect.getattr_static(type(value), name, None)
             if function is not None:
-                owner = item if item.expression and value is item.value else Found(value, keep(value), item.name)
+                owner = (
+                    item
+                    if item.expression and value is item.value
+                    else Found(value, keep(value), item.name)
+                )
                 yield from _method(getattr(function, "_function", function), owner, keep)
 
 
-def _method(function: Any, owner: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Mapping[str, Found]]]:
+def _method(
+    function: Any, owner: Found, keep: Callable[[Any], str]
+) -> Iterator[tuple[Found, Mapping[str, Found]]]:
     if isinstance(function, types.FunctionType) and function.__code__.co_argcount:
         yield Found(function, keep(function), ""), {function.__code__.co_varnames[0]: owner}
 
@@ -119,15 +146,21 @@ def _method(function: Any, owner: Found, keep: Callable[[Any], str]) -> Iterator
 def _scope(function: Found, known: Mapping[str, Found]) -> _Scope:
     fn, expression = function.value, function.expression
     names = dict(known)
-    for number, (name, cell) in enumerate(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False)):
+    for number, (name, cell) in enumerate(
+        zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False)
+    ):
         try:
-            names[name] = Found(cell.cell_contents, f"{expression}.__closure__[{number}].cell_contents", name)
+            names[name] = Found(
+                cell.cell_contents, f"{expression}.__closure__[{number}].cell_contents", name
+            )
         except ValueError:
             continue  # a cell that is not filled yet
     code = fn.__code__
     positional = code.co_varnames[: code.co_argcount]
     defaults = fn.__defaults__ or ()
-    for number, (name, value) in enumerate(zip(positional[len(positional) - len(defaults) :], defaults, strict=True)):
+    for number, (name, value) in enumerate(
+        zip(positional[len(positional) - len(defaults) :], defaults, strict=True)
+    ):
         names.setdefault(name, Found(value, f"{expression}.__defaults__[{number}]", name))
     for name, value in (fn.__kwdefaults__ or {}).items():
         names.setdefault(name, Found(value, f"{expression}.__kwdefaults__[{name!r}]", name))
@@ -207,7 +240,9 @@ def _attribute(owner: Found, name: str) -> Found | None:
     if isinstance(own, dict) and name in own:
         return Found(own[name], f"{owner.expression}.__dict__[{name!r}]", shown)
     if isinstance(own, dict) and isinstance(own.get("_modules"), dict) and name in own["_modules"]:
-        return Found(own["_modules"][name], f"{owner.expression}.__dict__['_modules'][{name!r}]", shown)
+        return Found(
+            own["_modules"][name], f"{owner.expression}.__dict__['_modules'][{name!r}]", shown
+        )
     of_class = inspect.getattr_static(value if isinstance(value, type) else type(value), name, None)
     if isinstance(of_class, SCALARS) and of_class is not None:
         return Found(of_class, f"{owner.expression}.{name}", shown)
@@ -216,7 +251,11 @@ def _attribute(owner: Found, name: str) -> Found | None:
         return Found(held, f"{owner.expression}.{name}", shown)
     if isinstance(of_class, staticmethod):
         return Found(of_class.__func__, "", shown)
-    function = of_class.fget if isinstance(of_class, property) else getattr(of_class, "_function", of_class)
+    function = (
+        of_class.fget
+        if isinstance(of_class, property)
+        else getattr(of_class, "_function", of_class)
+    )
     if isinstance(function, types.FunctionType) and not isinstance(value, type):
         return Found(types.MethodType(function, value), "", shown, owner)
     return None

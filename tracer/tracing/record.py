@@ -60,7 +60,11 @@ class Recorded:
 
 
 def record(
-    function: Callable[..., Any], leaves: Sequence[Any], signature: Sequence[Leaf], tree: Any, name: str
+    function: Callable[..., Any],
+    leaves: Sequence[Any],
+    signature: Sequence[Leaf],
+    tree: Any,
+    name: str,
 ) -> Recorded:
     """Trace `function` on leaves of the given signature. Raises what the function raises; nothing outside has changed then."""
     recorder = Recorder(name)
@@ -98,7 +102,9 @@ def _finish(
     changed = [k for k in dynamic if placeholders[k]._value is not originals[k]]
     # a number that changed is another number: only what has memory changes in place
     mutated_arguments = [k for k in changed if isinstance(leaves[k], Tensor | np.ndarray)]
-    arguments = {id(placeholders[k]): k for k in dynamic if k not in changed or k in mutated_arguments}
+    arguments = {
+        id(placeholders[k]): k for k in dynamic if k not in changed or k in mutated_arguments
+    }
     result_leaves, tree = optree.tree_flatten(result, none_is_leaf=True, namespace=NAMESPACE)
     outputs: list[Output] = []
     values: list[Value] = []
@@ -107,7 +113,9 @@ def _finish(
     rebound = recorder.restore()
     olds = {id(old): old for old, _ in rebound}
     for x in result_leaves:
-        if id(x) in olds:  # what a buffer was before it was assigned: a copy, for its memory changes
+        if (
+            id(x) in olds
+        ):  # what a buffer was before it was assigned: a copy, for its memory changes
             x = copied(x)
             olds[id(x)] = x  # kept alive: identities decide below
         if (isinstance(x, np.ndarray) and id(x) in recorder.captures) or not isinstance(x, Tensor):
@@ -151,7 +159,9 @@ def _finish(
     live = [k for k, t in enumerate(tensors) if t.grad_fn is not None and not t.grad_fn.released]
     if live:
         _add_backward(recorder, recorded, tensors, live, inputs, values, placeholders, dynamic)
-    recorded.graph = Graph(tuple(inputs), tuple(recorder.builder.nodes), tuple(values), name=recorder.builder.name)
+    recorded.graph = Graph(
+        tuple(inputs), tuple(recorder.builder.nodes), tuple(values), name=recorder.builder.name
+    )
     return recorded
 
 
@@ -175,7 +185,9 @@ def _add_backward(
     ]
     base = len(recorded.captures) + len(recorded.scalars)
     candidates += [
-        (base + k, placeholders[leaf]) for k, leaf in enumerate(dynamic) if placeholders[leaf]._requires_grad
+        (base + k, placeholders[leaf])
+        for k, leaf in enumerate(dynamic)
+        if placeholders[leaf]._requires_grad
     ]
     forward_count = len(recorder.builder.nodes)
     cotangents = [Tensor.of_value(Value(tensors[k].type.strong()), recorder) for k in live]
@@ -197,13 +209,17 @@ def _add_backward(
             kept.append(node)
             needed.update(node.inputs)
     kept.reverse()
-    residuals = list(dict.fromkeys(v for v in [*(v for n in kept for v in n.inputs), *outputs] if v not in known))
+    residuals = list(
+        dict.fromkeys(v for v in [*(v for n in kept for v in n.inputs), *outputs] if v not in known)
+    )
     heads = [recorder.value_of(t) for t in cotangents]
     recorded.backward = Graph(
         (*residuals, *heads), tuple(kept), tuple(outputs), name=f"{recorder.builder.name}.backward"
     )
     recorded.residuals = len(residuals)
-    recorded.differentiable = [k for (k, _), g in zip(candidates, found, strict=True) if g is not None]
+    recorded.differentiable = [
+        k for (k, _), g in zip(candidates, found, strict=True) if g is not None
+    ]
     recorded.cotangent_outputs = live
     values += residuals
 
@@ -217,4 +233,3 @@ def check_no_leak(tensor: Tensor) -> None:
 
 
 __all__ = ["NeedNumber", "Output", "Recorded", "check_no_leak", "record"]
-

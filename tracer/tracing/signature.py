@@ -65,7 +65,11 @@ class _Value:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Value) and type(self.value) is type(other.value) and repr(self.value) == repr(other.value)
+        return (
+            isinstance(other, _Value)
+            and type(self.value) is type(other.value)
+            and repr(self.value) == repr(other.value)
+        )
 
     def __hash__(self) -> int:
         return hash(repr(self.value))
@@ -99,7 +103,9 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], A
     return leaves, tree
 
 
-def leaf_names(args: tuple[Any, ...], kwargs: dict[str, Any], parameters: tuple[str, ...]) -> list[str]:
+def leaf_names(
+    args: tuple[Any, ...], kwargs: dict[str, Any], parameters: tuple[str, ...]
+) -> list[str]:
     """A readable name for each leaf: the parameter, with the way inside it."""
     whole: Any = (args, kwargs)
     paths, _, _ = optree.tree_flatten_with_path(whole, none_is_leaf=True, namespace=NAMESPACE)

@@ -50,7 +50,9 @@ class TracedFunction(Generic[P, R]):
             raise located(ArgumentError(f"trace takes a function, got {type(function).__name__}"))
         self._function = function
         self._name: str = name or str(getattr(function, "__qualname__", type(function).__name__))
-        self._static = frozenset((static_argnames,) if isinstance(static_argnames, str) else static_argnames)
+        self._static = frozenset(
+            (static_argnames,) if isinstance(static_argnames, str) else static_argnames
+        )
         self._max_traces = max_traces
         self._lock = threading.RLock()
         self._static_leaves: set[tuple[Any, int]] = set()
@@ -65,7 +67,9 @@ class TracedFunction(Generic[P, R]):
         unknown = self._static - set(self._parameters)
         if unknown and self._parameters:
             raise located(
-                ArgumentError(f"static_argnames names {sorted(unknown)}, but {self._name} takes {list(self._parameters)}")
+                ArgumentError(
+                    f"static_argnames names {sorted(unknown)}, but {self._name} takes {list(self._parameters)}"
+                )
             )
         functools.update_wrapper(self, function)
 
@@ -91,13 +95,18 @@ class TracedFunction(Generic[P, R]):
     def _keep(self, launch: Callable[[tuple[Any, ...]], Any] | None) -> None:
         """Try this fast way first from now on."""
         if launch is not None:
-            self._launches = (launch, *(known for known in self._launches if known is not launch))[:FAST_WAYS]
+            self._launches = (launch, *(known for known in self._launches if known is not launch))[
+                :FAST_WAYS
+            ]
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        bound = instance.__dict__.get(f"__traced_{self.__name__}") if hasattr(instance, "__dict__") else None  # type: ignore[attr-defined]
-        if bound is None or bound._owner is not self or bound._function.__self__ is not instance:  # a copy's, for one
+        kept = getattr(instance, "__dict__", {})
+        slot = f"__traced_{self.__dict__['__name__']}"
+        bound = kept.get(slot)
+        # one that belongs to another instance came with a copy
+        if bound is None or bound._owner is not self or bound._function.__self__ is not instance:
             bound = TracedFunction(
                 self._function.__get__(instance, owner),
                 tuple(self._static),
@@ -106,7 +115,7 @@ class TracedFunction(Generic[P, R]):
             )
             bound._owner = self
             if hasattr(instance, "__dict__"):
-                instance.__dict__[f"__traced_{self.__name__}"] = bound  # type: ignore[attr-defined]
+                instance.__dict__[slot] = bound
         return bound
 
     _owner: Any = None
@@ -119,7 +128,9 @@ class TracedFunction(Generic[P, R]):
         entry, reason = self._known(key, leaves)
         if entry is None:
             with self._lock:
-                entry, reason = self._known(key, leaves)  # another thread may have traced it meanwhile
+                entry, reason = self._known(
+                    key, leaves
+                )  # another thread may have traced it meanwhile
                 if entry is None:
                     entry = self._trace(args, kwargs, leaves, tree, signature, reason)
         return entry, leaves
@@ -133,12 +144,17 @@ class TracedFunction(Generic[P, R]):
             if changed is None:
                 if position:
                     with self._lock:
-                        self._entries[key] = [entry, *(e for e in self._entries.get(key, ()) if e is not entry)]
+                        self._entries[key] = [
+                            entry,
+                            *(e for e in self._entries.get(key, ()) if e is not entry),
+                        ]
                 return entry, None
             reason = reason or changed
         return None, reason
 
-    def _classify(self, leaves: list[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Leaf, ...]:
+    def _classify(
+        self, leaves: list[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Leaf, ...]:
         static = self._static_numbers(args, kwargs) if self._static else frozenset()
         signature = []
         for number, x in enumerate(leaves):
@@ -196,7 +212,9 @@ class TracedFunction(Generic[P, R]):
         if reason is None:
             old = next(reversed(self._entries))[1]
             changes = [
-                f"argument {k + 1}: {a} -> {b}" for k, (a, b) in enumerate(zip(old, signature, strict=False)) if a != b
+                f"argument {k + 1}: {a} -> {b}"
+                for k, (a, b) in enumerate(zip(old, signature, strict=False))
+                if a != b
             ]
             reason = "; ".join(changes) or "the structure of the arguments changed"
         _LOG.info("%s is traced again: %s", self._name, reason)
@@ -237,7 +255,9 @@ class TracedFunction(Generic[P, R]):
     def signatures(self) -> list[str]:
         """The calls that have been traced, as text."""
         return [
-            f"({', '.join(map(str, signature))})" for (_, signature, _), entries in self._entries.items() for _ in entries
+            f"({', '.join(map(str, signature))})"
+            for (_, signature, _), entries in self._entries.items()
+            for _ in entries
         ]
 
     def timings(self) -> Timings:
@@ -277,10 +297,18 @@ def _restore(function: Any, static: Any, name: str, limit: int) -> Any:
 def trace(function: Callable[P, R]) -> TracedFunction[P, R]: ...
 @overload
 def trace(
-    function: None = None, *, static_argnames: Sequence[str] = (), name: str | None = None, max_traces: int = 64
+    function: None = None,
+    *,
+    static_argnames: Sequence[str] = (),
+    name: str | None = None,
+    max_traces: int = 64,
 ) -> Callable[[Callable[P, R]], TracedFunction[P, R]]: ...
 def trace(
-    function: Any = None, *, static_argnames: Sequence[str] = (), name: str | None = None, max_traces: int = 64
+    function: Any = None,
+    *,
+    static_argnames: Sequence[str] = (),
+    name: str | None = None,
+    max_traces: int = 64,
 ) -> Any:
     """Compile a function: it is recorded at the first call of each kind and runs as a compiled program from then on.
 
@@ -293,6 +321,3 @@ def trace(
     if function is None:
         return lambda f: TracedFunction(f, static_argnames, name, max_traces)
     return TracedFunction(function, static_argnames, name, max_traces)
-
-
-
