@@ -78,11 +78,11 @@ class Tensor(Methods):
     grad_fn: HistoryNode | None
 
     def __init__(self, data: Any = None, dtype: Any = None, requires_grad: bool = False) -> None:
-        from tracer.functions.creation import array_of
+        from tracer.functions.creation import array_of, fresh
 
-        array = array_of(data, dtype)
-        self._start(intern(Type.of(array)))
-        self._array = array
+        made = fresh(array_of(data, dtype))  # in a trace a constant
+        self._start(intern(made.type))
+        self._array, self._value, self._recorder = made._array, made._value, made._recorder
         if requires_grad:
             self.requires_grad = True
 

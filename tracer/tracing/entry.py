@@ -149,7 +149,8 @@ class Entry:
                         result.grad_fn = CompiledNode.released_node(recorded.graph.name)
                 out.append(result)
             else:
-                out.append(leaves[output.number] if output.kind == "argument" else output.object)
+                kept = leaves[output.number] if output.kind == "argument" else output.object
+                out.append(kept.copy() if output.kind == "copy" else kept)
         return optree.tree_unflatten(recorded.tree, out)
 
     def _attach(self, results: list[Any], number: int, inputs: list[Any]) -> None:

@@ -260,7 +260,8 @@ class _Writer:
             elif output.kind == "argument":
                 parts.append(f"x{output.number}")
             else:
-                parts.append(self.constant(output.object))
+                copied = ".copy()" if output.kind == "copy" else ""
+                parts.append(f"{self.constant(output.object)}{copied}")
         every = f"({', '.join(parts)},)" if parts else "()"
         tree = self.recorded.tree
         if tree.is_leaf():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,7 @@ class NeedNumber(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a leaf of the result comes from: "program" (its output number), "argument" (leaf number), "object"."""
+    """Where a leaf of the result comes from: "program" (its output number), "argument" (leaf number), "object", "copy" (of it)."""
 
     kind: str
     number: int = 0
@@ -113,12 +114,13 @@ def _finish(
     rebound = recorder.restore()
     olds = {id(old): old for old, _ in rebound}
     for x in result_leaves:
-        if (
-            id(x) in olds
-        ):  # what a buffer was before it was assigned: a copy, for its memory changes
+        if id(x) in olds:  # what a buffer was before it was assigned: its memory changes
             x = copied(x)
             olds[id(x)] = x  # kept alive: identities decide below
-        if (isinstance(x, np.ndarray) and id(x) in recorder.captures) or not isinstance(x, Tensor):
+        if isinstance(x, np.ndarray) and id(x) not in recorder.captures:
+            outputs.append(Output("copy", object=x.copy()))  # made in the trace: each call makes one
+        elif not isinstance(x, Tensor):
+            _refuse_unfinished(x)
             outputs.append(Output("object", object=x))
         elif id(x) in arguments:
             outputs.append(Output("argument", arguments[id(x)]))
@@ -163,6 +165,15 @@ def _finish(
         tuple(inputs), tuple(recorder.builder.nodes), tuple(values), name=recorder.builder.name
     )
     return recorded
+
+
+def _refuse_unfinished(x: Any) -> None:
+    """Raise `TraceError` for a result whose code has not run yet."""
+    if isinstance(x, types.GeneratorType | types.CoroutineType | types.AsyncGeneratorType):
+        raise TraceError(
+            f"a traced function returns its results, got a {type(x).__name__}, whose code would run after the trace; "
+            "return a list or a tuple, and trace the function that the loop or `await` calls"
+        )
 
 
 def _add_backward(

@@ -24,6 +24,7 @@ from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 P = ParamSpec("P")
 R = TypeVar("R")
 FAST_WAYS = 8  # kept for calls of the last kinds
+WITHOUT_DICT = 64  # instances with __slots__ whose methods are kept
 _LOG = logging.getLogger("tracer.retrace")
 
 
@@ -58,6 +59,7 @@ class TracedFunction(Generic[P, R]):
         self._static_leaves: set[tuple[Any, int]] = set()
         self._entries: dict[Any, list[Entry]] = {}
         self._count = 0
+        self._bound: dict[Any, TracedFunction[Any, Any]] = {}  # methods of instances that have no __dict__
         self._launches: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
         try:
             self._signature = inspect.signature(function)
@@ -102,8 +104,8 @@ class TracedFunction(Generic[P, R]):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        kept = getattr(instance, "__dict__", {})
-        slot = f"__traced_{self.__dict__['__name__']}"
+        kept: dict[Any, Any] = getattr(instance, "__dict__", self._bound)
+        slot = f"__traced_{self.__dict__['__name__']}" if kept is not self._bound else id(instance)
         bound = kept.get(slot)
         # one that belongs to another instance came with a copy
         if bound is None or bound._owner is not self or bound._function.__self__ is not instance:
@@ -114,8 +116,9 @@ class TracedFunction(Generic[P, R]):
                 self._max_traces,
             )
             bound._owner = self
-            if hasattr(instance, "__dict__"):
-                instance.__dict__[slot] = bound
+            kept[slot] = bound
+            if kept is self._bound and len(kept) > WITHOUT_DICT:
+                del kept[next(iter(kept))]
         return bound
 
     _owner: Any = None
@@ -203,7 +206,7 @@ class TracedFunction(Generic[P, R]):
         key = (tree, signature, MODES.grad_enabled)
         self._entries[key] = [entry, *self._entries.get(key, ())]
         self._count += 1
-        self._bound()
+        self._drop_oldest()
         return entry
 
     def _report(self, signature: tuple[Leaf, ...], reason: str | None) -> None:
@@ -228,7 +231,7 @@ class TracedFunction(Generic[P, R]):
                 stacklevel=5,
             )
 
-    def _bound(self) -> None:
+    def _drop_oldest(self) -> None:
         """Drop the oldest programs beyond the limit."""
         total = sum(len(e) for e in self._entries.values())
         while total > self._max_traces:
