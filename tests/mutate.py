@@ -36,11 +36,21 @@ ORIGINAL = "__original"
 def spoiled(g: Any, y: Any) -> Any:
     """A value that differs wherever there is an element."""
     if y.type.dtype == "bool":
-        return g.op("Not", y)
-    return g.op("Add", y, g.like(1, y))
+        return g.op(right_name("Not"), y)
+    return g.op(right_name("Add"), y, g.like(1, y))
+
+
+def right_name(name: str) -> str:
+    """The name of the operator as it was declared, also while it is the one that is spoiled."""
+    return name + ORIGINAL if name + ORIGINAL in table.TABLE else name
 
 
 Spoil = Callable[[Any, Any], Any]
+
+
+def spoiled_in_onnx(g: Any, y: Any) -> Any:
+    """The same with ONNX's operators."""
+    return g.op("Not", y) if y.type.dtype == "bool" else g.op("Add", y, g.like(1, y))
 
 
 def untouched(g: Any, y: Any) -> Any:
