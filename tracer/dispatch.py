@@ -66,6 +66,10 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         if not op.is_view:
             results = tuple(_own(a, arrays) for a in results)
         outputs = tuple(Tensor.of_array(a, t) for a, t in zip(results, types, strict=True))
+        if op.is_view:
+            for y in outputs:
+                if np.may_share_memory(y.array, arrays[0]):
+                    y._changes = inputs[0].changes()
     if needs is not None and not isinstance(op.vjp, ZeroGradient):
         from tracer.autograd.history import attach
 

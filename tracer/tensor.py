@@ -52,12 +52,12 @@ class Tensor(Methods):
         "__weakref__",
         "_array",
         "_block",
+        "_changes",
         "_grad",
         "_pointer",
         "_recorder",
         "_requires_grad",
         "_value",
-        "_version",
         "grad_fn",
         "output_number",
         "retains_grad",
@@ -65,7 +65,7 @@ class Tensor(Methods):
     )
     __array_priority__ = 1000
     type: Type
-    _version: int
+    _changes: list[int] | None
     output_number: int
     retains_grad: bool
     _requires_grad: bool
@@ -274,6 +274,21 @@ class Tensor(Methods):
         self._grad = None
         self._version += 1
 
+    # ---- changes in place
+    def changes(self) -> list[int]:
+        """How often its memory was changed: a count that all Tensors on this memory share."""
+        if self._changes is None:
+            self._changes = [0]
+        return self._changes
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._changes is None else self._changes[0]
+
+    @_version.setter
+    def _version(self, count: int) -> None:
+        self.changes()[0] = count
+
     # ---- gradients
     @property
     def requires_grad(self) -> bool:
@@ -326,6 +341,7 @@ class Tensor(Methods):
         else:
             result._array, result._block, result._pointer = self._array, self._block, self._pointer
             result._value, result._recorder = self._value, self._recorder
+            result._changes = self.changes()
         return result
 
     def backward(
@@ -378,12 +394,12 @@ _new = object.__new__
 _UNSET: dict[str, Any] = {
     "_array": None,
     "_block": None,
+    "_changes": None,
     "_grad": None,
     "_pointer": 0,
     "_recorder": None,
     "_requires_grad": False,
     "_value": None,
-    "_version": 0,
     "grad_fn": None,
     "output_number": 0,
     "retains_grad": False,

@@ -64,7 +64,7 @@ class Node:
         self.inputs: tuple[Any, ...] = tuple(
             x if keep else Unsaved(x.type) for x, keep in zip(inputs, keep_inputs, strict=True)
         )
-        # what tells whether a saved input is changed in place later: its version, or its value in a trace
+        # what tells whether a saved operand or result is changed in place later: its version, or its value in a trace
         recorder = MODES.recorder
         self.states: tuple[Any, ...] = tuple(
             None if not keep else x._version if recorder is None else recorder.value_of(x)
@@ -75,6 +75,10 @@ class Node:
             y.detach() if keep else Unsaved(y.type)
             for y, keep in zip(outputs, keep_outputs, strict=True)
         )
+        if recorder is None:
+            self.states += tuple(
+                y._version if keep else None for y, keep in zip(outputs, keep_outputs, strict=True)
+            )
         self.released = False
         self.retained: dict[int, weakref.ref[Tensor]] | None = None
 
@@ -102,14 +106,20 @@ class Node:
         """The inputs with the values that they had. In a trace these are at hand; eager they are gone after a change."""
         recorder = MODES.recorder
         result = []
-        for x, state in zip(self.inputs, self.states, strict=True):
-            if isinstance(state, int):
-                if x._version != state or (recorder is not None and id(x) in recorder.mutated):
-                    raise GradError(
-                        f"an operand {short(x.type)} of {self.op.name} at {self.origin.source} was changed in place after it was "
-                        "used, and its gradient needs the old value; change it after backward(), or make a new Tensor instead"
-                    )
-            elif state is not None and recorder is not None and recorder.value_of(x) is not state:
+        for x, state in zip((*self.inputs, *self.outputs), self.states, strict=False):
+            if isinstance(state, int) and (
+                x._version != state or (recorder is not None and id(x) in recorder.mutated)
+            ):
+                raise GradError(
+                    f"an operand or result {short(x.type)} of {self.op.name} at {self.origin.source} was changed in place after "
+                    "that, and its gradient needs the old value; change it after backward(), or make a new Tensor instead"
+                )
+        for x, state in zip(self.inputs, self.states, strict=False):
+            if (
+                isinstance(state, Value)
+                and recorder is not None
+                and recorder.value_of(x) is not state
+            ):
                 old = Tensor.of_value(state, recorder)
                 old._requires_grad, old.grad_fn, old.output_number = (
                     x._requires_grad,

@@ -245,7 +245,7 @@ class _Writer:
             history = f"; {o}.grad_fn = released" if number in differentiable else ""
             self.add(f"{o}._requires_grad = {number in differentiable}{history}")
         for tensor in recorded.mutated:
-            self.add(f"{self.constant(tensor)}._version += 1")
+            self.add(f"{self.constant(tensor.changes())}[0] += 1")
         for leaf in recorded.mutated_arguments:
             self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}._version += 1")
         for holder, grad in grads:

@@ -28,7 +28,10 @@ class NeedNumber(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a leaf of the result comes from: "program" (its output number), "argument" (leaf number), "object", "copy" (of it)."""
+    """Where a leaf of the result comes from.
+
+    `kind`: "program" (its output number), "argument" (leaf number), "object", or "copy" (of the object).
+    """
 
     kind: str
     number: int = 0
@@ -118,7 +121,9 @@ def _finish(
             x = copied(x)
             olds[id(x)] = x  # kept alive: identities decide below
         if isinstance(x, np.ndarray) and id(x) not in recorder.captures:
-            outputs.append(Output("copy", object=x.copy()))  # made in the trace: each call makes one
+            outputs.append(
+                Output("copy", object=x.copy())
+            )  # made in the trace: each call makes one
         elif not isinstance(x, Tensor):
             _refuse_unfinished(x)
             outputs.append(Output("object", object=x))

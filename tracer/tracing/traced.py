@@ -59,7 +59,9 @@ class TracedFunction(Generic[P, R]):
         self._static_leaves: set[tuple[Any, int]] = set()
         self._entries: dict[Any, list[Entry]] = {}
         self._count = 0
-        self._bound: dict[Any, TracedFunction[Any, Any]] = {}  # methods of instances that have no __dict__
+        self._bound: dict[
+            Any, TracedFunction[Any, Any]
+        ] = {}  # methods of instances that have no __dict__
         self._launches: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
         try:
             self._signature = inspect.signature(function)
