@@ -669,3 +669,35 @@ def test_traced_methods_of_instances_with_slots() -> None:
         np.testing.assert_array_equal(first.scale(np.ones(2, np.float32)), [2, 2])
         np.testing.assert_array_equal(second.scale(np.ones(2, np.float32)), [3, 3])
     assert first.scale.timings().traces == 1
+
+
+def test_views_of_what_changes_afterwards_are_not_read_in_a_trace() -> None:
+    weight = tracer.tensor([1.0, 2.0], requires_grad=True)
+
+    @trace
+    def after(x):
+        view = weight.detach().reshape(1, 2)
+        with tracer.no_grad():
+            weight.add_(x)
+        return view
+
+    with pytest.raises(
+        tracer.TraceError, match=r"view of a Tensor that was changed in place(?s:.*)test_review"
+    ):
+        after(np.ones(2, np.float32))
+    np.testing.assert_array_equal(weight.detach(), [1, 2])
+
+    @trace
+    def before(x):
+        doubled = (
+            weight.reshape(1, 2) * 2.0
+        )  # read before the change; its gradient needs the old value
+        with tracer.no_grad():
+            weight.add_(x)
+        (doubled * weight.detach()).sum().backward()
+        return doubled.detach(), weight.detach().reshape(2, 1)
+
+    doubled, column = before(np.ones(2, np.float32))
+    np.testing.assert_array_equal(doubled, [[2, 4]])
+    np.testing.assert_array_equal(column, [[2], [3]])
+    np.testing.assert_array_equal(weight.grad, [4, 6])

@@ -15,7 +15,7 @@ import numpy as np
 from ops.errors import TraceError
 from ops.operator import Attributes, Operator
 from ops.types import Type, short
-from tracer.graph import GraphBuilder, Origin, Value
+from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.modes import MODES
 from tracer.source import here
 from tracer.tensor import Tensor
@@ -71,6 +71,10 @@ class Recorder:
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.gradient_origin: Origin | None = None
+        self.made: dict[Value, Node] = {}
+        self._bases: dict[Value, Value] = {}  # of views
+        self._views: dict[Value, list[Value]] = {}  # the other way round
+        self._outdated: set[Value] = set()  # views of Tensors that have been changed since
 
     # ---- operations
     def apply(
@@ -80,6 +84,11 @@ class Recorder:
         values = [self.value_of(x) for x in inputs]
         result = self.builder.emit(op, values, attrs, origin=self.gradient_origin or here())
         outputs = result if isinstance(result, tuple) else (result,)
+        self.made.update(dict.fromkeys(outputs, self.builder.nodes[-1]))
+        if op.is_view:
+            base = self._bases.get(values[0], values[0])
+            self._bases.update(dict.fromkeys(outputs, base))
+            self._views.setdefault(base, []).extend(outputs)
         return tuple(Tensor.of_value(v, self) for v in outputs)
 
     @contextmanager
@@ -96,6 +105,11 @@ class Recorder:
     def value_of(self, tensor: Tensor) -> Value:
         """The current value of a Tensor, outside ones captured at first sight."""
         if tensor._recorder is self and tensor._value is not None:
+            if tensor._value in self._outdated and self.gradient_origin is None:
+                raise TraceError(
+                    f"{short(tensor.type)} is a view of a Tensor that was changed in place after the view was made; without a trace "
+                    "it would show the change, which is not recorded. Make the view again after the change, or copy it before"
+                )
             return tensor._value
         if tensor._value is not None:
             raise TraceError(
@@ -149,7 +163,6 @@ class Recorder:
 
         if tensor._value is None or MODES.recorder is not self:
             return
-        made = {v: node for node in self.builder.nodes for v in node.outputs}
         roots: set[Value] = set()
         stack, seen = [tensor._value], set()
         while stack:
@@ -157,7 +170,7 @@ class Recorder:
             if value in seen:
                 continue
             seen.add(value)
-            node = made.get(value)
+            node = self.made.get(value)
             if node is None:
                 roots.add(value)
             else:
@@ -178,11 +191,13 @@ class Recorder:
     def assign(self, tensor: Tensor, new: Tensor) -> None:
         """tensor[...] = new, when the program runs."""
         value = self.value_of(new)
+        old = self.value_of(tensor)  # captured, so that its memory is known to the program
+        self._outdated.update(self._views.get(self._bases.get(old, old), ()))
+        self._outdated.discard(value)
         if tensor._recorder is self:
             tensor._value = value
-            return
-        self.value_of(tensor)  # captured, so that its memory is known to the program
-        self.mutated[id(tensor)] = (tensor, value)
+        else:
+            self.mutated[id(tensor)] = (tensor, value)
 
     def rebind(self, members: dict[str, Any], name: str, new: Tensor) -> None:
         """members[name] = new while the trace runs, where there is a Tensor of the same type.

@@ -112,10 +112,8 @@ def is_view(x: Tensor) -> bool:
         return False
     if any(gradient is x for _, gradient in recorder.grads.values()):
         return False  # what is in .grad has memory of its own
-    for node in reversed(recorder.builder.nodes):
-        if any(v is x._value for v in node.outputs):
-            return node.op.is_view
-    return False
+    node = recorder.made.get(x._value) if x._value is not None else None
+    return node is not None and node.op.is_view
 
 
 def change(x: Tensor, function: Any, *operands: Any) -> Tensor:
