@@ -10,6 +10,7 @@ import random
 import threading
 import time
 import types
+import unittest.mock
 import weakref
 
 import numpy as np
@@ -701,3 +702,18 @@ def test_views_of_what_changes_afterwards_are_not_read_in_a_trace() -> None:
     np.testing.assert_array_equal(doubled, [[2, 4]])
     np.testing.assert_array_equal(column, [[2], [3]])
     np.testing.assert_array_equal(weight.grad, [4, 6])
+
+
+def test_objects_that_answer_to_every_name() -> None:
+    helper = unittest.mock.MagicMock()
+    helper.scale = 2.0
+
+    @trace
+    def f(x):
+        helper(x)
+        return x * helper.scale
+
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(f(x), [2, 2])
+    helper.scale = 3.0
+    np.testing.assert_array_equal(f(x), [3, 3])

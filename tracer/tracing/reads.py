@@ -108,11 +108,7 @@ def _is_users(filename: str) -> bool:
 
 def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Mapping[str, Found]]]:
     """The functions that run when an object is called, with what is known of their parameters."""
-    value = item.value
-    while not isinstance(value, types.FunctionType | types.MethodType | type) and callable(
-        getattr(value, "_function", None)
-    ):
-        value = value._function  # a traced function
+    value = _untraced(item.value)
     if isinstance(value, types.FunctionType):
         yield Found(value, keep(value), item.name), {}
         wrapped = value.__dict__.get("__wrapped__")
@@ -133,7 +129,14 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
                     if item.expression and value is item.value
                     else Found(value, keep(value), item.name)
                 )
-                yield from _method(getattr(function, "_function", function), owner, keep)
+                yield from _method(_untraced(function), owner, keep)
+
+
+def _untraced(value: Any) -> Any:
+    """Of a traced function what it traces. No attribute of anybody else's object is asked for, which could run their code."""
+    while type(value).__module__ == "tracer.tracing.traced":
+        value = value._function
+    return value
 
 
 def _method(
@@ -251,11 +254,7 @@ def _attribute(owner: Found, name: str) -> Found | None:
         return Found(held, f"{owner.expression}.{name}", shown)
     if isinstance(of_class, staticmethod):
         return Found(of_class.__func__, "", shown)
-    function = (
-        of_class.fget
-        if isinstance(of_class, property)
-        else getattr(of_class, "_function", of_class)
-    )
+    function = of_class.fget if isinstance(of_class, property) else _untraced(of_class)
     if isinstance(function, types.FunctionType) and not isinstance(value, type):
         return Found(types.MethodType(function, value), "", shown, owner)
     return None
