@@ -13,105 +13,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
-import numpy as np
-
 from ops.algebra import NONE, Algebra
+from ops.attributes import ArrayData as ArrayData
+from ops.attributes import Attribute as Attribute
+from ops.attributes import Attributes as Attributes
+from ops.attributes import Floats as Floats
+from ops.attributes import Ints as Ints
+from ops.attributes import Sizes as Sizes
+from ops.building import RuleBuilder as RuleBuilder
 from ops.compute import Composite, Compute, Control, View
-from ops.dims import Dim
 from ops.errors import ArgumentError, TracerError
 from ops.types import DTYPES, Type
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayData:
-    """An array as an attribute: dtype name, shape and bytes in C order, compared by content."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: bytes = field(repr=False)
-
-    @staticmethod
-    def of(array: np.ndarray[Any, Any]) -> ArrayData:
-        """A copy of the array's content."""
-        type_ = Type.of(array)
-        native = np.ascontiguousarray(array, type_.numpy)
-        return ArrayData(type_.dtype, array.shape, native.tobytes())
-
-    @property
-    def array(self) -> np.ndarray[Any, Any]:
-        """A read-only array."""
-        return np.frombuffer(self.data, Type(self.dtype).numpy).reshape(self.shape)
-
-
-Sizes = tuple[int | Dim, ...]
-Ints = tuple[int, ...]
-Floats = tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """An attribute's declared type: one of bool, int, float, str, Sizes, Ints, Floats, "Dim" (a size), ArrayData."""
-
-    name: str
-    kind: Any
-    default: Any = inspect.Parameter.empty
-
-    def normalize(self, value: Any) -> Any:
-        """The value in its declared type: 1 for a float attribute is 1.0, lists are tuples."""
-        kind = self.kind
-        try:
-            if value is None and self.default is None:
-                return None
-            if kind is bool and isinstance(value, bool | np.bool_):
-                return bool(value)
-            if kind is int and not isinstance(value, bool | str):
-                return value.__index__()
-            if kind is float and not isinstance(value, bool | str):
-                return float(value)
-            if kind is str and isinstance(value, str):
-                return value
-            if kind == Floats:
-                return tuple(float(v) for v in value)
-            if kind == Ints:
-                return tuple(v.__index__() for v in value)
-            if kind == Sizes:
-                return tuple(v if isinstance(v, Dim) else v.__index__() for v in value)
-            if kind == (int | Dim):
-                return value if isinstance(value, Dim) else value.__index__()
-            if kind is ArrayData and isinstance(value, ArrayData):
-                return value
-        except (TypeError, ValueError, AttributeError):
-            pass
-        raise ArgumentError(f"attribute {self.name} takes {_kind_name(kind)}, got {value!r}")
-
-
-def _kind_name(kind: Any) -> str:
-    return {Sizes: "sizes", Ints: "integers", Floats: "floats", int | Dim: "a size"}.get(
-        kind, getattr(kind, "__name__", str(kind))
-    )
-
-
-class Attributes(dict[str, Any]):
-    """Attributes of one application, read as `n.attrs.axis` in rules."""
-
-    __slots__ = ()
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """The values, to be compared and hashed: unlike -0.0 and 0.0, equal ones are the same to the bit."""
-        return tuple(_exactly(v) for v in self.values())
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
-def _exactly(value: Any) -> Any:
-    if isinstance(value, float):
-        return value.hex()
-    return tuple(map(_exactly, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,61 +277,6 @@ def operator(
         return record
 
     return declare
-
-
-class RuleBuilder:
-    """What rules build with. A subclass gives `op`; the rest is sugar."""
-
-    def op(self, name: str, *inputs: Any, **attrs: Any) -> Any:
-        """Apply an operator; one value, or a tuple when it has several outputs."""
-        raise NotImplementedError
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if not name[:1].isupper():
-            raise AttributeError(name)
-        return lambda *inputs, **attrs: self.op(name, *inputs, **attrs)
-
-    def constant(self, value: Any, dtype: str) -> Any:
-        """A constant of an element type."""
-        array = np.asarray(value).astype(Type(dtype).numpy)
-        return self.op("Constant", value=ArrayData.of(array))
-
-    def like(self, value: Any, x: Any) -> Any:
-        """A 0-d constant of x's element type."""
-        return self.constant(value, x.type.dtype)
-
-    def size(self, size: int | Dim, dtype: str = "int64") -> Any:
-        """A size as a 0-d value, known to the program only when it runs, so that kernels do not depend on it."""
-        return self.cast(self.op("Dimension", size=size), dtype)
-
-    def cast(self, x: Any, dtype: str) -> Any:
-        """x with another element type."""
-        return x if x.type.dtype == dtype else self.op("Cast", x, to=dtype)
-
-    def zeros(self, type_: Type) -> Any:
-        """Zeros of a type."""
-        return self.expand(self.constant(0, type_.dtype), type_.shape)
-
-    def expand(self, x: Any, shape: Sizes) -> Any:
-        """x broadcast to a shape."""
-        return x if x.type.shape == tuple(shape) else self.op("Expand", x, shape=tuple(shape))
-
-    def reshape(self, x: Any, shape: Sizes) -> Any:
-        """x with another shape of as many elements."""
-        return x if x.type.shape == tuple(shape) else self.op("Reshape", x, shape=tuple(shape))
-
-    def sum_to(self, x: Any, shape: Sizes) -> Any:
-        """x summed over the axes along which `shape` was broadcast: the adjoint of broadcasting."""
-        shape = tuple(shape)
-        if x.type.shape == shape:
-            return x
-        lead = len(x.type.shape) - len(shape)
-        axes = tuple(range(lead)) + tuple(
-            k + lead for k, d in enumerate(shape) if d == 1 and x.type.shape[k + lead] != 1
-        )
-        if axes:
-            x = self.op("ReduceSum", x, axes=axes, keepdims=False)
-        return self.reshape(x, shape)
 
 
 def fits(text: str) -> bool:

@@ -1,0 +1,105 @@
+"""Attributes of operators: their declared types, their values for one application, arrays as attributes."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ops.dims import Dim
+from ops.errors import ArgumentError
+from ops.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayData:
+    """An array as an attribute: dtype name, shape and bytes in C order, compared by content."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes = field(repr=False)
+
+    @staticmethod
+    def of(array: np.ndarray[Any, Any]) -> ArrayData:
+        """A copy of the array's content."""
+        type_ = Type.of(array)
+        native = np.ascontiguousarray(array, type_.numpy)
+        return ArrayData(type_.dtype, array.shape, native.tobytes())
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """A read-only array."""
+        return np.frombuffer(self.data, Type(self.dtype).numpy).reshape(self.shape)
+
+
+Sizes = tuple[int | Dim, ...]
+Ints = tuple[int, ...]
+Floats = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute's declared type: one of bool, int, float, str, Sizes, Ints, Floats, "Dim" (a size), ArrayData."""
+
+    name: str
+    kind: Any
+    default: Any = inspect.Parameter.empty
+
+    def normalize(self, value: Any) -> Any:
+        """The value in its declared type: 1 for a float attribute is 1.0, lists are tuples."""
+        kind = self.kind
+        try:
+            if value is None and self.default is None:
+                return None
+            if kind is bool and isinstance(value, bool | np.bool_):
+                return bool(value)
+            if kind is int and not isinstance(value, bool | str):
+                return value.__index__()
+            if kind is float and not isinstance(value, bool | str):
+                return float(value)
+            if kind is str and isinstance(value, str):
+                return value
+            if kind == Floats:
+                return tuple(float(v) for v in value)
+            if kind == Ints:
+                return tuple(v.__index__() for v in value)
+            if kind == Sizes:
+                return tuple(v if isinstance(v, Dim) else v.__index__() for v in value)
+            if kind == (int | Dim):
+                return value if isinstance(value, Dim) else value.__index__()
+            if kind is ArrayData and isinstance(value, ArrayData):
+                return value
+        except (TypeError, ValueError, AttributeError):
+            pass
+        raise ArgumentError(f"attribute {self.name} takes {_kind_name(kind)}, got {value!r}")
+
+
+def _kind_name(kind: Any) -> str:
+    return {Sizes: "sizes", Ints: "integers", Floats: "floats", int | Dim: "a size"}.get(
+        kind, getattr(kind, "__name__", str(kind))
+    )
+
+
+class Attributes(dict[str, Any]):
+    """Attributes of one application, read as `n.attrs.axis` in rules."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The values, to be compared and hashed: unlike -0.0 and 0.0, equal ones are the same to the bit."""
+        return tuple(_exactly(v) for v in self.values())
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def _exactly(value: Any) -> Any:
+    if isinstance(value, float):
+        return value.hex()
+    return tuple(map(_exactly, value)) if isinstance(value, tuple) else value
