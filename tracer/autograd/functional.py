@@ -13,11 +13,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import optree
 
 from ops.errors import ArgumentError, GradError
-from ops.types import dtype_name, is_floating, short
-from tracer.autograd import engine
+from ops.types import is_floating, short
+from tracer.autograd.variables import (
+    ArgNums,
+    cotangent_of,
+    depends_on_others,
+    detached,
+    flatten,
+    gradients_of,
+    positions_of,
+    unflatten,
+    variables_of,
+)
 from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, cast, zeros, zeros_like
 from tracer.functions.joining import stack
@@ -26,150 +35,6 @@ from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_of
 from tracer.modes import MODES, enable_grad
 from tracer.tensor import Tensor
-
-NAMESPACE = "tracer"
-ArgNums = int | Sequence[int]
-
-
-def _flatten(tree: Any) -> tuple[list[Any], Any]:
-    leaves, structure = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
-    return list(leaves), structure
-
-
-def _unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
-    return optree.tree_unflatten(structure, leaves)
-
-
-# ---- variables -----------------------------------------------------------------------------------
-
-
-def _variable(leaf: Any, what: str) -> Tensor | None:
-    """A fresh Tensor with leaf's value that requires a gradient.
-
-    It has history to the leaf if an outer gradient may be asked for.
-
-    None stands for itself: a place without a value has no gradient.
-    """
-    if leaf is None:
-        return None
-    if not isinstance(leaf, Tensor | np.ndarray | np.generic | float | int):
-        raise GradError(
-            f"{what} is of class {type(leaf).__name__}; gradients are taken of floating Tensors, "
-            "arrays and numbers"
-        )
-    x = as_tensor(leaf)
-    if not is_floating(x.type.dtype):
-        raise GradError(
-            f"{what} is {short(x.type)}; gradients are taken of floating values: convert it to a "
-            "float, or leave it out of argnums"
-        )
-    if x.type.weak:
-        x = cast(x, "float32")
-    if x.requires_grad and MODES.grad_enabled:
-        variable: Tensor = apply("Reshape", x, shape=x.type.shape)
-        return variable
-    variable = x.detach()
-    variable.requires_grad = True
-    return variable
-
-
-def _is_differentiable(leaf: Any) -> bool:
-    """Whether a leaf is a floating value."""
-    if isinstance(leaf, Tensor):
-        return is_floating(leaf.type.dtype)
-    if isinstance(leaf, np.ndarray | np.generic):
-        return is_floating(dtype_name(leaf.dtype))
-    return isinstance(leaf, float)
-
-
-def _variables(
-    args: tuple[Any, ...], argnums: tuple[int, ...], strict: bool
-) -> tuple[list[Any], list[Tensor], list[Any]]:
-    """Arguments with those of `argnums` made of variables; all variables.
-
-    For each such argument its tree and variables. Leaves that are not floating are errors, or, when
-    not `strict`, constants, which have no variable.
-    """
-    replaced = list(args)
-    everything: list[Tensor] = []
-    trees: list[Any] = []
-    for number in argnums:
-        leaves, structure = _flatten(args[number])
-        several = len(leaves) > 1 or (leaves and leaves[0] is not args[number])
-        variables = [
-            _variable(leaf, f"leaf {k} of argument {number}" if several else f"argument {number}")
-            if strict or _is_differentiable(leaf)
-            else None
-            for k, leaf in enumerate(leaves)
-        ]
-        filled = [leaf if v is None else v for v, leaf in zip(variables, leaves, strict=True)]
-        replaced[number] = _unflatten(structure, filled)
-        trees.append((structure, variables))
-        everything += [v for v in variables if v is not None]
-    return replaced, everything, trees
-
-
-def _positions(argnums: ArgNums, count: int, name: str) -> tuple[int, ...]:
-    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    positions = []
-    for number in given:
-        if not isinstance(number, int) or not -count <= number < count:
-            raise ArgumentError(
-                f"argnums={argnums} names argument {number}, but {name} was called with {count} "
-                "positional arguments"
-            )
-        positions.append(number % count)
-    if len(set(positions)) < len(positions):
-        raise ArgumentError(f"argnums={argnums} names an argument twice")
-    return tuple(positions)
-
-
-def _depends_on_others(outputs: Sequence[Tensor], variables: Sequence[Tensor]) -> bool:
-    """Whether gradients of outputs reach anything beside the variables.
-
-    An outer variable, or a parameter.
-    """
-    own = {id(v) for v in variables}
-    seen: set[int] = set()
-    stack_ = [t.grad_fn for t in outputs if t.grad_fn is not None]
-    joined = {id(v.grad_fn) for v in variables if v.grad_fn is not None}
-    if any(t.grad_fn is None and t.requires_grad and id(t) not in own for t in outputs):
-        return True
-    while stack_:
-        node = stack_.pop()
-        if id(node) in seen:
-            continue
-        if id(node) in joined:
-            return True
-        seen.add(id(node))
-        for edge in node.edges:
-            if isinstance(edge, Tensor):
-                if id(edge) not in own:
-                    return True
-            elif edge is not None:
-                stack_.append(edge[0])
-    return False
-
-
-def _cotangents_to_gradients(
-    outputs: Sequence[Tensor],
-    cotangents: Sequence[Tensor] | None,
-    variables: Sequence[Tensor],
-    retain: bool,
-    create: bool,
-) -> list[Tensor]:
-    """Gradients of the outputs that have any, zeros for variables that nothing depends on."""
-    chosen = [k for k, y in enumerate(outputs) if y.requires_grad]
-    if not chosen or not variables:
-        return [zeros_like(v.detach()) for v in variables]
-    seeds = None if cotangents is None else [cotangents[k] for k in chosen]
-    found = engine.grad(
-        [outputs[k] for k in chosen], variables, seeds, retain, create, allow_unused=True
-    )
-    return [
-        zeros_like(v.detach()) if g is None else g for v, g in zip(variables, found, strict=True)
-    ]
-
 
 # ---- gradients of scalar functions ---------------------------------------------------------------
 
@@ -237,9 +102,9 @@ def _value_and_grad(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Any, Any]:
-    positions = _positions(argnums, len(args), _name(fn))
+    positions = positions_of(argnums, len(args), _name(fn))
     recorded_outside = MODES.grad_enabled
-    replaced, variables, trees = _variables(args, positions, strict=True)
+    replaced, variables, trees = variables_of(args, positions, strict=True)
     with enable_grad():
         result = fn(*replaced, **kwargs)
     aux = None
@@ -251,23 +116,16 @@ def _value_and_grad(
             )
         result, aux = result
     value = _scalar(result, fn)
-    outer = recorded_outside and _depends_on_others([value], variables)
-    gradients = iter(_cotangents_to_gradients([value], None, variables, outer, outer))
+    outer = recorded_outside and depends_on_others([value], variables)
+    gradients = iter(gradients_of([value], None, variables, outer, outer))
     if not outer:
-        value, aux = _detached((value, aux))
+        value, aux = detached((value, aux))
     by_argument = tuple(
-        _unflatten(structure, [None if v is None else next(gradients) for v in leaves])
+        unflatten(structure, [None if v is None else next(gradients) for v in leaves])
         for structure, leaves in trees
     )
     found = by_argument[0] if isinstance(argnums, int) else by_argument
     return ((value, aux) if has_aux else value), found
-
-
-def _detached(tree: Any) -> Any:
-    leaves, structure = _flatten(tree)
-    return _unflatten(
-        structure, [x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in leaves]
-    )
 
 
 def _scalar(result: Any, fn: Any) -> Tensor:
@@ -308,7 +166,7 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
     """
     _require_function(fn)
     recorded_outside = MODES.grad_enabled
-    replaced, variables, trees = _variables(args, tuple(range(len(args))), strict=False)
+    replaced, variables, trees = variables_of(args, tuple(range(len(args))), strict=False)
     with enable_grad():
         result = fn(*replaced)
     aux = None
@@ -319,50 +177,36 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
                 f"{type(result).__name__}"
             )
         result, aux = result
-    leaves, structure = _flatten(result)
+    leaves, structure = flatten(result)
     outputs = [x if x is None else as_tensor(x) for x in leaves]
     known = [y for y in outputs if y is not None]
-    outer = recorded_outside and _depends_on_others(known, variables)
+    outer = recorded_outside and depends_on_others(known, variables)
 
     @public
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
-        given, other = _flatten(cotangents)
+        given, other = flatten(cotangents)
         if len(given) != len(outputs) or other != structure:
             raise GradError(
                 f"the cotangents must have the structure of the value, {structure}, got {other}"
             )
         pairs = [
-            (y, _cotangent(c, y, k))
+            (y, cotangent_of(c, y, k))
             for k, (y, c) in enumerate(zip(outputs, given, strict=True))
             if y is not None and is_floating(y.type.dtype)
         ]
         again = MODES.grad_enabled and (outer or any(c.requires_grad for _, c in pairs))
         found = iter(
-            _cotangents_to_gradients(
-                [y for y, _ in pairs], [c for _, c in pairs], variables, True, again
-            )
+            gradients_of([y for y, _ in pairs], [c for _, c in pairs], variables, True, again)
         )
         return tuple(
-            _unflatten(tree, [None if v is None else next(found) for v in vs]) for tree, vs in trees
+            unflatten(tree, [None if v is None else next(found) for v in vs]) for tree, vs in trees
         )
 
     shown = [None if y is None else y if outer else y.detach() for y in outputs]
-    value = _unflatten(structure, shown)
+    value = unflatten(structure, shown)
     if has_aux:
-        return value, vjp_fn, aux if outer else _detached(aux)
+        return value, vjp_fn, aux if outer else detached(aux)
     return value, vjp_fn
-
-
-def _cotangent(given: Any, output: Tensor, position: int) -> Tensor:
-    if given is None:
-        return zeros_like(output.detach())
-    cotangent = as_tensor(given)
-    if cotangent.type.shape != output.type.shape:
-        raise GradError(
-            f"cotangent {position} must be {short(output.type)} like the value, got "
-            f"{short(cotangent.type)}"
-        )
-    return cast(cotangent, output.type.dtype)
 
 
 @public
@@ -379,27 +223,27 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
             f"jvp needs a tangent for each of {len(points)} primals, got {len(directions)}"
         )
     value, pull = vjp(fn, *points)
-    leaves, structure = _flatten(value)
+    leaves, structure = flatten(value)
     floating = [isinstance(y, Tensor) and is_floating(y.type.dtype) for y in leaves]
     with enable_grad():
         seeds = [
             zeros_like(y.detach()).requires_grad_() if f else None
             for y, f in zip(leaves, floating, strict=True)
         ]
-        pulled = pull(_unflatten(structure, seeds))
-    gradients, _ = _flatten(pulled)
-    wanted, _ = _flatten(directions)
+        pulled = pull(unflatten(structure, seeds))
+    gradients, _ = flatten(pulled)
+    wanted, _ = flatten(directions)
     if len(gradients) != len(wanted):
         raise GradError("jvp needs tangents in the structure of the primals")
     pairs = [
-        (g, _cotangent(t, g, k))
+        (g, cotangent_of(t, g, k))
         for k, (g, t) in enumerate(zip(gradients, wanted, strict=True))
         if g is not None
     ]
     again = MODES.grad_enabled and any(y.requires_grad for y in leaves if isinstance(y, Tensor))
     again = again or (MODES.grad_enabled and any(t.requires_grad for _, t in pairs))
     found = iter(
-        _cotangents_to_gradients(
+        gradients_of(
             [g for g, _ in pairs],
             [t for _, t in pairs],
             [s for s in seeds if s is not None],
@@ -408,7 +252,7 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
         )
     )
     tangent = [next(found) if f else None for f in floating]
-    return value, _unflatten(structure, tangent)
+    return value, unflatten(structure, tangent)
 
 
 @public
@@ -424,15 +268,15 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
             f"hvp needs a tangent for each of {len(points)} primals, got {len(directions)}"
         )
     every = tuple(range(len(points)))
-    wanted, _ = _flatten(directions)
+    wanted, _ = flatten(directions)
 
     def slope(*arguments: Any) -> tuple[Tensor, Any]:
         gradients = grad(fn, every)(*arguments)
-        leaves, _ = _flatten(gradients)
+        leaves, _ = flatten(gradients)
         total: Tensor | None = None
         for k, (g, t) in enumerate(zip(leaves, wanted, strict=True)):
             if g is not None:
-                term = sum_of(apply("Mul", g, _cotangent(t, g, k)))
+                term = sum_of(apply("Mul", g, cotangent_of(t, g, k)))
                 total = term if total is None else apply("Add", total, term)
         return as_tensor(0.0) if total is None else total, gradients
 
@@ -462,7 +306,7 @@ def jacobian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Tensor]:
 def _jacobian(
     fn: Callable[..., Any], argnums: int, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Tensor:
-    (position,) = _positions(argnums, len(args), _name(fn))
+    (position,) = positions_of(argnums, len(args), _name(fn))
 
     def of_one(x: Any) -> Any:
         return fn(*args[:position], x, *args[position + 1 :], **kwargs)
