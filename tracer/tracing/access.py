@@ -17,7 +17,11 @@ import numpy as np
 
 from tracer.tensor import Tensor
 
-_LIMIT = 200_000  # objects visited; what lies beyond is captured by identity without a path
+_LIBRARIES = ("numpy", "tracer", "ops", "codegen")
+_PLAIN = frozenset(
+    (str, bytes, int, float, complex, bool, type(None))
+)  # never captured, and there may be very many
+_LIMIT = 100_000  # objects visited; what lies beyond is captured by identity without a path
 _ATOMS = (
     str,
     bytes,
@@ -78,47 +82,62 @@ def function_roots(fn: types.FunctionType, expression: str = "fn") -> Iterator[t
         yield value, Path(f"{expression}.__kwdefaults__[{name!r}]", name)
 
 
-def _children(item: Any, path: Path, names: set[str]) -> Iterator[tuple[Any, Path]]:
+Trail = Path | tuple[Any, str, Any]
+"""How the walk came to an object: a path, or the trail of its holder, how it is held ("item", "attribute", or an attribute's name
+in the expression) and under what. Paths are text and are written for what is found only."""
+
+
+def _path(trail: Trail) -> Path:
+    steps: list[tuple[str, Any]] = []
+    while not isinstance(trail, Path):
+        trail, how, key = trail
+        steps.append((how, key))
+    path = trail
+    for how, key in reversed(steps):
+        if how == "item":
+            path = path.item(key)
+        elif how == "attribute":
+            path = path.attribute(key)
+        else:
+            path = Path(f"{path.expression}.{how}", f"{path.name}.{key}" if key else path.name)
+    return path
+
+
+def _children(item: Any, trail: Trail, names: set[str]) -> Iterator[tuple[Any, Trail]]:
     if isinstance(item, types.FunctionType):
         names |= code_names(item.__code__)
-        yield from function_roots(item, path.expression)
+        yield from function_roots(item, _path(trail).expression)
         if "__wrapped__" in item.__dict__:
-            yield item.__wrapped__, Path(f"{path.expression}.__wrapped__", path.name)  # type: ignore[attr-defined]
+            yield item.__dict__["__wrapped__"], (trail, "__wrapped__", "")
     elif isinstance(item, types.MethodType):
-        yield item.__self__, Path(f"{path.expression}.__self__", path.name)
-        yield item.__func__, Path(f"{path.expression}.__func__", path.name)
+        yield item.__self__, (trail, "__self__", "")
+        yield item.__func__, (trail, "__func__", "")
     elif isinstance(item, functools.partial):
         for field in ("func", "args", "keywords"):
-            yield getattr(item, field), Path(f"{path.expression}.{field}", f"{path.name}.{field}")
+            yield getattr(item, field), (trail, field, field)
     elif isinstance(item, types.ModuleType):
-        for name in names & item.__dict__.keys():
-            yield (
-                item.__dict__[name],
-                Path(f"{path.expression}.__dict__[{name!r}]", f"{path.name}.{name}"),
-            )
+        if item.__name__.split(".")[0] not in _LIBRARIES:
+            for name in names & item.__dict__.keys():
+                yield item.__dict__[name], (trail, f"__dict__[{name!r}]", name)
     elif isinstance(item, Mapping):
         for key, value in list(item.items()):
             if isinstance(key, str | int | bool | float) or key is None:
-                yield value, path.item(key)
+                yield value, (trail, "item", key)
     elif isinstance(item, list | tuple):
         for i, value in enumerate(item):
-            yield value, path.item(i)
-    elif type(item).__module__.split(".")[0] in ("codegen", "ops") or type(
-        item
-    ).__module__.startswith("tracer.tracing"):
-        inner = getattr(
-            item, "_function", None
-        )  # of a traced function what it traces, not what it has compiled
-        if inner is not None:
-            yield inner, Path(f"{path.expression}._function", path.name)
-    else:
+            if type(value) not in _PLAIN:
+                yield value, (trail, "item", i)
+    elif type(item).__module__ == "tracer.tracing.traced":
+        yield item._function, (trail, "_function", "")  # not what it has compiled
+    elif not type(item).__module__.startswith(("codegen.", "ops.", "tracer.tracing.")):
         attributes = getattr(item, "__dict__", None)
         if isinstance(attributes, dict):
             # modules before what refers to their parameters (optimisers), so that a replaced module is noticed
             for name in sorted(
-                attributes, key=lambda n: (not str(n).startswith("_modules"), str(n))
+                map(str, attributes), key=lambda n: (not n.startswith("_modules"), n)
             ):
-                yield attributes[name], path.attribute(name)
+                if name in attributes:
+                    yield attributes[name], (trail, "attribute", name)
 
 
 def find_paths(
@@ -129,23 +148,15 @@ def find_paths(
     seen: set[int] = set()
     keep: list[Any] = []
     names: set[str] = code_names(fn.__code__) if isinstance(fn, types.FunctionType) else set()
-    queue = deque(roots)
+    queue: deque[tuple[Any, Trail]] = deque(roots)
     while queue and len(found) < len(targets) and len(seen) < _LIMIT:
-        item, path = queue.popleft()
+        item, trail = queue.popleft()
         if id(item) in seen:
             continue
         seen.add(id(item))
         keep.append(item)
         if id(item) in targets:
-            found[id(item)] = path
-        if isinstance(item, _ATOMS):
-            continue
-        if isinstance(item, types.ModuleType) and item.__name__.split(".")[0] in (
-            "numpy",
-            "tracer",
-            "ops",
-            "codegen",
-        ):
-            continue
-        queue.extend(_children(item, path, names))
+            found[id(item)] = _path(trail)
+        if not isinstance(item, _ATOMS):
+            queue.extend(_children(item, trail, names))
     return found
