@@ -228,7 +228,7 @@ def test_a_program_of_a_hundred_kernels_is_one_call() -> None:
         calls.append((event, argument if event.startswith("c_") else frame.f_code.co_name))
 
     words = [tensor.pointer, Tensor.of_array(np.zeros(64, np.float32)).pointer]
-    memory = np.zeros(executable._workspace + 64, np.uint8)
+    memory = np.zeros(executable.workspace + 64, np.uint8)
     call = executable.program.call
     assert call.__class__.__name__ == "builtin_function_or_method"
     sys.setprofile(see)

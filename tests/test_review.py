@@ -717,3 +717,20 @@ def test_objects_that_answer_to_every_name() -> None:
     np.testing.assert_array_equal(f(x), [2, 2])
     helper.scale = 3.0
     np.testing.assert_array_equal(f(x), [3, 3])
+
+
+def test_a_long_chain_of_indices_of_indices() -> None:
+    @trace
+    def follow(parents, start):
+        for _ in range(20):
+            start = tracer.take(parents, start, axis=0)
+        return start
+
+    parents = np.roll(np.arange(50), 1)
+    wanted = np.arange(50)
+    for _ in range(20):
+        wanted = parents[wanted]
+    np.testing.assert_array_equal(follow(parents, np.arange(50)), wanted)
+    parents[7] = 99
+    with pytest.raises(tracer.BoundsError, match="out of range for an axis of size 50"):
+        follow(parents, np.arange(50))

@@ -25,43 +25,48 @@ _LOG = logging.getLogger("tracer.fusion")
 
 class Executable:
     """A compiled graph. `updates`: output number -> input number whose memory receives it. `shared`: numbers of outputs that
-    may share the memory of an input which they are; the others are the caller's own."""
+    may share the memory of an input which they are; the others are the caller's own. `tested`: indices are tested first."""
 
     def __init__(
-        self, graph: Graph, updates: Mapping[int, int], shared: Container[int] = ()
+        self,
+        graph: Graph,
+        updates: Mapping[int, int],
+        shared: Container[int] = (),
+        tested: bool = True,
     ) -> None:
         from tracer import passes
         from tracer.lowering.assemble import Lowering
-        from tracer.lowering.checks import checks
+        from tracer.lowering.checks import IndexCheck, index_tests
 
         start = time.perf_counter()
         self.graph = graph
         self.updates = dict(updates)
         simple = passes.run(graph)
-        self._check = checks(simple)
+        tests = index_tests(simple) if tested else None
+        self.check = tests and IndexCheck(Executable(tests[0], {}, tested=False), tests[1])
         self.lowering = Lowering(simple, self.updates, shared)
         self.program = self.lowering.program
         self.compile_seconds = time.perf_counter() - start
         if _LOG.isEnabledFor(logging.INFO):
             _LOG.info("%s: %s", graph.name or "a graph", self.plan())
-        self._call = self.program.call
+        self.call = self.program.call
         self._inputs = [(intern(v.type.strong()), v.type.weak) for v in graph.inputs]
         number_of: dict[Value, int] = {v: k for k, v in enumerate(graph.inputs)}
-        self._results: list[tuple[str, int, Type]] = []
+        self.results: list[tuple[str, int, Type]] = []
         for number, v in enumerate(simple.outputs):
             type_ = intern(v.type.strong())
             if number in self.updates:
-                self._results.append(("update", self.updates[number], type_))
+                self.results.append(("update", self.updates[number], type_))
             elif number in self.lowering.output_slots:
-                self._results.append(("new", self.lowering.output_slots[number], type_))
+                self.results.append(("new", self.lowering.output_slots[number], type_))
             else:
-                self._results.append(("input", number_of[v], type_))
+                self.results.append(("input", number_of[v], type_))
         self._names = graph.input_names
         self.sharing = Sharing(
             [int(t.size) * t.itemsize for t, _ in self._inputs], self._names, self.updates.values()
         )
-        self._new = [(t, int(t.size) * t.itemsize) for kind, _, t in self._results if kind == "new"]
-        self._workspace = self.lowering.workspace
+        self._new = [(t, int(t.size) * t.itemsize) for kind, _, t in self.results if kind == "new"]
+        self.workspace = self.lowering.workspace
 
     def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
         """Outputs as Tensors; those with an update are written to their input.
@@ -69,8 +74,8 @@ class Executable:
         Raises `BoundsError` for an index that is out of range and `ArgumentError` for memory that cannot be written, before
         anything is.
         """
-        if self._check is not None:
-            self._check(inputs)
+        if self.check is not None:
+            self.check(inputs)
         words: list[Any] = []
         keep: list[Any] = []
         copied: list[tuple[int, Any, Tensor]] = []
@@ -99,15 +104,15 @@ class Executable:
             self._refuse_sharing(words, copied)
         blocks = [allocate(size) for _, size in self._new]
         words += [b.pointer for b in blocks]
-        workspace = allocate(self._workspace) if self._workspace else None
+        workspace = allocate(self.workspace) if self.workspace else None
         words.append(workspace.pointer if workspace is not None else 0)
-        self._call(*words)
+        self.call(*words)
         for k, original, plain in copied:
             if k in self.sharing.written:
                 original._array[...] = plain._array
         fresh = iter(zip(blocks, self._new, strict=True))
         results: list[Tensor] = []
-        for kind, number, _ in self._results:
+        for kind, number, _ in self.results:
             if kind == "new":
                 block, (type_, _) = next(fresh)
                 results.append(Tensor.of_block(block, type_))
@@ -131,7 +136,7 @@ class Executable:
 
     def borrowed(self, numbers: Iterable[int]) -> list[int]:
         """The inputs whose memory outputs of these numbers share."""
-        return [self._results[k][1] for k in numbers if self._results[k][0] == "input"]
+        return [self.results[k][1] for k in numbers if self.results[k][0] == "input"]
 
     def kernels(self) -> Kernels:
         """The generated kernels."""

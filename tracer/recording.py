@@ -107,8 +107,9 @@ class Recorder:
         if tensor._recorder is self and tensor._value is not None:
             if tensor._value in self._outdated and self.gradient_origin is None:
                 raise TraceError(
-                    f"{short(tensor.type)} is a view of a Tensor that was changed in place after the view was made; without a trace "
-                    "it would show the change, which is not recorded. Make the view again after the change, or copy it before"
+                    f"{short(tensor.type)} is a view of a Tensor that was changed in place after the view was made; without "
+                    "a trace it would show the change, which is not recorded. Make the view again after the change, or copy "
+                    "it before"
                 )
             return tensor._value
         if tensor._value is not None:

@@ -7,7 +7,7 @@ line and leaves all state as it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,15 +16,18 @@ from ops.compute import Gather, ScatterAdd
 from ops.errors import BoundsError
 from tracer.graph import Graph, GraphBuilder, Node, Value, used
 
+if TYPE_CHECKING:
+    from tracer.execution import Executable
+
 
 class IndexCheck:
-    """Runs the tests; raises `BoundsError` naming the operator and the line."""
+    """Runs the tests of `nodes`, (node, size) pairs, by a program whose results say of each whether an index is bad.
 
-    def __init__(self, graph: Graph, nodes: list[tuple[Node, int]]) -> None:
-        from tracer.execution import Executable
+    Raises `BoundsError` naming the operator and the line.
+    """
 
-        self.nodes = nodes
-        self.executable = Executable(graph, {})
+    def __init__(self, executable: Executable, nodes: list[tuple[Node, int]]) -> None:
+        self.nodes, self.executable = nodes, executable
 
     def __call__(self, inputs: Sequence[Any]) -> None:
         """Test the indices of one call."""
@@ -32,9 +35,9 @@ class IndexCheck:
 
     def test_words(self, *words: Any) -> None:
         """The same, given the words of the inputs (pointers and numbers)."""
-        block = allocate(64 * len(self.nodes) + self.executable._workspace + 64)
+        block = allocate(64 * len(self.nodes) + self.executable.workspace + 64)
         pointers = [block.pointer + 64 * k for k in range(len(self.nodes))]
-        self.executable._call(*words, *pointers, block.pointer + 64 * len(self.nodes))
+        self.executable.call(*words, *pointers, block.pointer + 64 * len(self.nodes))
         if block.array((len(self.nodes),), np.bool_, 0, (64,)).any():
             self._judge([bool(b) for b in block.array((len(self.nodes),), np.bool_, 0, (64,))])
 
@@ -49,8 +52,11 @@ class IndexCheck:
                 raise error
 
 
-def checks(graph: Graph) -> IndexCheck | None:
-    """The tests that a graph needs, None if there are none."""
+def index_tests(graph: Graph) -> tuple[Graph, list[tuple[Node, int]]] | None:
+    """The tests that a graph needs, as a graph with one bool for each of the (node, size) pairs; None if there are none.
+
+    Indices that other indices lead to are tested in it too, so it needs no tests of its own.
+    """
     builder = GraphBuilder(f"{graph.name}.checks")
     builder.inputs, builder.input_names = list(graph.inputs), list(graph.input_names)
     builder.nodes = list(graph.nodes)
@@ -81,9 +87,7 @@ def checks(graph: Graph) -> IndexCheck | None:
         return None
     whole = builder.build(outputs)
     nodes, _ = used(whole)
-    return IndexCheck(
-        Graph(whole.inputs, tuple(nodes), whole.outputs, whole.input_names, whole.name), tested
-    )
+    return Graph(whole.inputs, tuple(nodes), whole.outputs, whole.input_names, whole.name), tested
 
 
 def _bad(builder: GraphBuilder, v: Value, size: int) -> Value:

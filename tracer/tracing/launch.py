@@ -53,7 +53,7 @@ def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | 
     """`launch(args)`: the result of the call, or MISS. None where the arguments are nested or named."""
     if entry.recorded.backward is not None or not _is_flat(tree, len(entry.signature)):
         return None
-    if any(kind == "input" for kind, _, _ in entry.executable._results):
+    if any(kind == "input" for kind, _, _ in entry.executable.results):
         return None
     writer = _Writer(entry)
     writer.arguments()
@@ -89,7 +89,7 @@ class _Writer:
             "new": object.__new__,
             "guard": entry.guard,
             "fn": entry.fn,
-            "call": self.executable._call,
+            "call": self.executable.call,
             "keep": self.executable,  # its constants, which the program points to
             "released": CompiledNode.released_node(self.recorded.graph.name),
         }
@@ -207,17 +207,17 @@ class _Writer:
     def run(self) -> None:
         """Call the program."""
         inputs = [self.words[k] for k in range(len(self.words))]
-        if self.executable._check is not None:
-            self.constants["check"] = self.executable._check.test_words
+        if self.executable.check is not None:
+            self.constants["check"] = self.executable.check.test_words
             self.add(f"check({', '.join(inputs)})")
         outputs = []
-        for number, (kind, _, type_) in enumerate(self.executable._results):
+        for number, (kind, _, type_) in enumerate(self.executable.results):
             if kind == "new":
                 self.add(f"b{number} = allocate({int(type_.size) * type_.itemsize})")
                 outputs.append(f"b{number}.pointer")
                 self.results[number] = f"o{number}"
-        if self.executable._workspace:
-            self.add(f"w = allocate({self.executable._workspace})")
+        if self.executable.workspace:
+            self.add(f"w = allocate({self.executable.workspace})")
             outputs.append("w.pointer")
         else:
             outputs.append("0")
@@ -240,7 +240,7 @@ class _Writer:
         for number in sorted(wanted):
             o, b = self.results[number], f"b{number}"
             self.add(f"{o} = new(Tensor)")
-            type_ = self.constant(self.executable._results[number][2])
+            type_ = self.constant(self.executable.results[number][2])
             self.add(f"{o}.type = {type_}; {o}._block = {b}; {o}._pointer = {b}.pointer")
             history = f"; {o}.grad_fn = released" if number in differentiable else ""
             self.add(f"{o}._requires_grad = {number in differentiable}{history}")
