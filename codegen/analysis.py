@@ -34,8 +34,9 @@ from codegen.words import JIT_NAMES
 RESERVED = frozenset(
     (
         *("lo", "hi", "args", "row", "rest", "task", "block", "position", "first_row", "last_row"),
-        *("begin", "end", "stop", "whole", "chunk", "chunk_end", "chunks", "number", "pending"),
-        *("level", "turned", "lane", "lanes", "left", "live", "distance", "cuda"),
+        *("begin", "end", "stop", "whole", "chunk", "chunk_end", "chunks", "number", "part"),
+        *("parts", "pending", "level", "turned", "lane", "lanes", "left", "live"),
+        *("distance", "cuda"),
     )
 )
 

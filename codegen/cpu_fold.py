@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from codegen.analysis import Analysis, lane_element
 from codegen.cpu_access import zero
-from codegen.positions import TASK_OF_NUMBER
+from codegen.positions import PART_OF_NUMBER
 from codegen.source import Source
 from codegen.spec import CHUNK, WIDTH, Combine, Fold, Folding
 
@@ -206,21 +206,21 @@ class FoldText:
         folding, prefix = s.folding, s.dsts[0]
         states = state_names(folding, prefix)
         lanes = f" * {WIDTH}" if s.mode == "columns" else ""
-        out.line(f"chunks = (n_{s.reduced} + {CHUNK - 1}) // {CHUNK}{lanes}")
+        out.line(f"parts = (n_{s.reduced} + {CHUNK - 1}) // {CHUNK}{lanes}")
         for state, init in zip(states, self.initial(folding), strict=True):
             out.line(f"{state} = {init}")
-        out.open("for number in range(chunks):")
+        out.open("for number in range(parts):")
         if s.mode == "columns":
-            out.add(TASK_OF_NUMBER)
-            where = f"task*{positions} + {position}"  # of products, too
+            out.add(PART_OF_NUMBER)
+            where = f"part*{positions} + {position}"  # of products, too
         else:
-            where = f"({position})*chunks + number"
+            where = f"({position})*parts + number"
         for name, state, (_, dtype) in zip(s.partials, states, folding.state, strict=True):
             fill = zero(lane_element(dtype))
             if not looped:
                 text = f"load_one({name}, {where})"
             elif s.mode == "split":
-                index = f"lane_index({position})*chunks + number"
+                index = f"lane_index({position})*parts + number"
                 text = (
                     f"gather_part({name}, {index}, left, {fill})"
                     if masked
@@ -233,7 +233,7 @@ class FoldText:
                     else f"load({name}, {where})"
                 )
             out.line(f"{state} = {text}")
-        self._push(out, [(folding, prefix)], "number == chunks - 1", WIDTH if looped else 1)
+        self._push(out, [(folding, prefix)], "number == parts - 1", WIDTH if looped else 1)
         out.close()
         for dst, text in zip(s.dsts, folding.finish, strict=True):
             out.line(f"{dst} = {rename(text, folding, prefix)}", note)

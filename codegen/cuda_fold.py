@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from codegen.analysis import Analysis, lane_element
 from codegen.cpu_fold import LEVELS, arguments, rename, state_names
-from codegen.positions import TASK_OF_NUMBER
+from codegen.positions import PART_OF_NUMBER
 from codegen.scalar_text import Used, typed
 from codegen.source import Source
 from codegen.spec import CHUNK, WIDTH, Combine, Fold, Folding
@@ -105,18 +105,18 @@ class CudaFolds:
         """The finished results of partial ones at `place` (position, number of positions)."""
         (position, positions), prefix = place, s.dsts[0]
         lanes = f"*{WIDTH}" if s.mode == "columns" else ""
-        out.line(f"chunks = (n_{s.reduced} + {CHUNK - 1}) // {CHUNK}{lanes}")
+        out.line(f"parts = (n_{s.reduced} + {CHUNK - 1}) // {CHUNK}{lanes}")
         states = state_names(s.folding, prefix)
         for state, init in zip(states, self.initial(s.folding), strict=True):
             out.line(f"{state} = {init}")
-        out.open("for number in range(chunks):")
-        where = f"({position})*chunks + number"
+        out.open("for number in range(parts):")
+        where = f"({position})*parts + number"
         if s.mode == "columns":
-            out.add(TASK_OF_NUMBER)
-            where = f"task*{positions} + {position}"
+            out.add(PART_OF_NUMBER)
+            where = f"part*{positions} + {position}"
         for name, state in zip(s.partials, states, strict=True):
             out.line(f"{state} = {name}[{where}]")
-        self._push(out, [(s.folding, prefix)], "number == chunks - 1")
+        self._push(out, [(s.folding, prefix)], "number == parts - 1")
         out.close()
         self.finish(out, s.folding, prefix, s.dsts, note)
 

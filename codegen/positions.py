@@ -72,9 +72,9 @@ class Positions:
 
 # Partial results of 16 lanes in the order of their bits read backwards: neighbours are then l and
 # l+8, pairs of neighbours l and l+4 ...
-TASK_OF_NUMBER = (
+PART_OF_NUMBER = (
     "turned = (number & 1) << 3 | (number & 2) << 1 | (number & 4) >> 1 | (number & 8) >> 3",
-    "task = (number & -16) | turned",
+    "part = (number & -16) | turned",
 )
 
 

@@ -47,6 +47,10 @@ COMMON = (
     "Add", "Mul", "Sub", "Neg", "Abs", "Maximum", "Where", "ReduceSum", "ReduceMax", "Transpose",
     "Slice", "Roll", "Concat", "Gather", "IndexAdd", "MatMul", "CumSum", "Reshape",
 )  # fmt: skip
+ENTANGLED = (
+    *COMMON, "StandardDeviation", "LogSoftmax", "Softmax", "RMSNormalization", "Expand", "Sin",
+    "Rsqrt", "ReduceMin", "Unsqueeze", "Squeeze", "Not", "Or", "Less", "Atan2", "Concat",
+)  # fmt: skip
 # What IEEE 754 rounds in one way only, and what moves or compares: equal bits everywhere.
 EXACT = tuple(op.name for op in OPERATORS if not op.ulp and not isinstance(op.compute, Composite))
 
@@ -745,6 +749,7 @@ def gradients(p: Program, eager: bool = False) -> Any:
 
 
 __all__ = [
+    "ENTANGLED",
     "EXACT",
     "OPERATORS",
     "SMOOTH",

@@ -23,6 +23,7 @@ from ops.operator import TABLE, Unsupported
 from ops.types import DTYPES, is_floating
 from tests.plain_programs import PlainProgram, exact_values, same_bits
 from tests.program_strategy import (
+    ENTANGLED,
     EXACT,
     OPERATORS,
     SMOOTH,
@@ -134,6 +135,113 @@ def test_lowered_programs_have_the_bits_of_their_graphs(
     for seed in range(block, PROGRAMS, BLOCKS):
         p = program(Seeded(seed), first=OPERATORS[seed % len(OPERATORS)])
         check_unjitted(p.graph, p.arrays, seed)
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_lowered_programs_whose_values_are_alike(block: int) -> None:
+    """Few operators, types and sizes: much fuses, and in many ways."""
+    operators = tuple(TABLE[name] for name in ENTANGLED)
+    for seed in range(block, 300, 3):
+        p = program(
+            Seeded(1_200_000 + seed),
+            operators=operators,
+            narrow=True,
+            dtypes=("float32", "bool"),
+            most=14,
+        )
+        check_unjitted(p.graph, p.arrays, seed)
+
+
+# Programs that once went wrong, as small as they could be made.
+ONCE_WRONG = {
+    "the diagonal of a value, read whole and reshaped": """
+        graph(%x : Float(3, 1)
+              %y : Float(1)) {
+          %2 : Bool(3, 1) = NotEqual(%x, %y)
+          %3 : Bool(4, 2) = PadBorder[pads=[0, 0, 1, 1], mode="edge"](%2)
+          %4 : Bool(2, 4, 1) = Reshape[shape=[2, 4, 1]](%3)
+          %5 : Bool(2, 4, 2) = And(%3, %4)
+          return (%5);
+        }""",
+    "the diagonal of an input, folded over one of two equal axes": """
+        graph(%x : Double(33, 2, 2)) {
+          %1 : Double(2) = StandardDeviation[axes=[-3, -1], keepdims=False, correction=1.0](%x)
+          %2 : Double(2) = Erf(%1)
+          %3 : Double(33, 2, 2) = Div(%2, %x)
+          return (%3);
+        }""",
+    "memory lent to a value that the first pass does not compute": """
+        graph(%x : Double(2)) {
+          %1 : Double(2) = Mul(%x, %x)
+          %2 : Double(2) = Rsqrt(%1)
+          %3 : Double(2) = RMSNormalization[axis=-1, epsilon=0.001](%1, %2)
+          %4 : Double(2) = Sin(%2)
+          %5 : Double(2) = Atan2(%3, %4)
+          return (%5);
+        }""",
+    "partial results finished in another order than they lie": """
+        graph(%x : Float(17, 3, 9)) {
+          %1 : Float(17, 9) = StandardDeviation[axes=[1], keepdims=False, correction=1.0](%x)
+          %2 : Float(17, 9) = LogSoftmax[axis=-2](%1)
+          return (%2);
+        }""",
+    "partial results finished beside a fold over their columns": """
+        graph(%x : Long(2, 17, 3)) {
+          %1 : UInt32(2, 17, 3) = Cast[to="uint32"](%x)
+          %2 : UInt32(1, 17, 3) = ReduceMin[axes=[0], keepdims=True](%1)
+          %3 : Half(1, 17, 3) = Cast[to="float16"](%2)
+          %4 : Half(1, 1, 3) = StandardDeviation[axes=[0, 1], keepdims=True, correction=1.0](%3)
+          return (%2, %4);
+        }""",
+    "an expanded value that is reshaped": """
+        graph(%x : Long(17)) {
+          %1 : Long(17) = Neg(%x)
+          %2 : Long(3, 17) = Expand[shape=[3, 17]](%1)
+          %3 : Long(17, 3) = Reshape[shape=[17, 3]](%2)
+          return (%3);
+        }""",
+    "a sliced value that is reshaped": """
+        graph(%x : Long(6, 10)) {
+          %1 : Long(6, 10) = Neg(%x)
+          %2 : Long(6, 5) = Slice[starts=[0], ends=[10], axes=[1], steps=[2]](%1)
+          %3 : Long(10, 3) = Reshape[shape=[10, 3]](%2)
+          %4 : Long(3, 10) = Transpose[perm=[1, 0]](%3)
+          return (%4, %3);
+        }""",
+    "a product that is returned expanded": """
+        graph(%x : Double(1, 1, 4)
+              %y : Double(4, 17)) {
+          %2 : Double(1, 1, 17) = MatMul(%x, %y)
+          %3 : Double(1, 17, 17) = Expand[shape=[1, 17, 17]](%2)
+          return (%3);
+        }""",
+    "a product that is returned with its batch axis innermost": """
+        graph(%x : Float(3, 4, 5)
+              %y : Float(5, 2)) {
+          %2 : Float(3, 4, 2) = MatMul(%x, %y)
+          %3 : Float(4, 2, 3) = Transpose[perm=[1, 2, 0]](%2)
+          return (%3);
+        }""",
+    "text on literals alone": """
+        graph(%x : Float(3)) {
+          %1 : Bool() = Constant[value=Bool()[True]]()
+          %2 : Bool() = Not(%1)
+          %3 : Float() = Constant[value=Float()[18.0]]()
+          %4 : Float(3) = Atan2(%3, %x)
+          return (%2, %4);
+        }""",
+}
+
+
+@pytest.mark.parametrize("name", ONCE_WRONG)
+def test_programs_that_once_went_wrong(name: str) -> None:
+    graph = ir.parse(ONCE_WRONG[name])
+    rng = np.random.default_rng(0)
+    arrays = [
+        np.asarray(rng.uniform(-9, 9, v.type.shape).astype(v.type.numpy)) for v in graph.inputs
+    ]
+    check_unjitted(graph, tuple(arrays))
+    check_compiled(graph, tuple(arrays))
 
 
 @pytest.mark.fuzz
