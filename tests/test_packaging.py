@@ -74,7 +74,16 @@ def test_the_wheel_carries_its_licence_and_requirements(wheel: zipfile.ZipFile) 
     assert "Requires-Python: >=3.11" in metadata
     assert any(name.endswith("/licenses/LICENSE") for name in wheel.namelist())
     needed = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", metadata, re.MULTILINE)
-    assert set(needed) == {"numpy", "scipy", "ml_dtypes", "optree", "onnx", "numba", "llvmlite"}
+    assert set(needed) == {
+        "numpy",
+        "scipy",
+        "ml_dtypes",
+        "optree",
+        "onnx",
+        "numba",
+        "llvmlite",
+        "safetensors",
+    }
 
 
 def test_an_editable_install_is_one_plain_path(source: Path, tmp_path: Path) -> None:
