@@ -93,15 +93,11 @@ def check_together(op: Operator, sample: Sample, dtypes: tuple[str, ...]) -> Non
 def test_compiled_equals_the_reference_in_every_element_type(op: Operator) -> None:
     sample = op.samples[0]
     dtypes = samples.tested_types(op, sample)
-    elementwise = all(
-        i.shape == sample.inputs[0].shape for i in sample.inputs
-    ) and not sample.attrs.get("axes")
-    if (
-        isinstance(op.compute, Scalar | Composite)
-        and len(dtypes) > 1
-        and elementwise
-        and not op.random
-    ):
+    types = [Type.of(a) for a in samples.draw(sample, dtypes[0])]
+    results = op.infer(types, op.normalize(sample.attrs))
+    same = len(results) == 1 and all(t.shape == results[0].shape for t in types)
+    fusible = isinstance(op.compute, Scalar | Composite) and not op.random
+    if fusible and same and len(dtypes) > 1:
         check_together(op, sample, dtypes)
         return
     for dtype in dtypes:
