@@ -12,7 +12,7 @@ import numpy as np
 from ops.compute import Composite
 from ops.errors import TracerError
 from ops.operator import Application, Derived, Operator, RuleBuilder, ZeroGradient, lookup
-from ops.types import Type, is_floating
+from ops.types import Type
 from tracer.modes import MODES
 from tracer.source import user_line
 from tracer.tensor import Tensor
@@ -153,8 +153,3 @@ def constant(value: Any, dtype: str) -> Tensor:
         return result
     array = np.asarray(value).astype(Type(dtype).numpy)
     return Tensor.of_array(array, Type(dtype, array.shape))
-
-
-def differentiable(type_: Type) -> bool:
-    """Whether values of the type can require gradients."""
-    return is_floating(type_.dtype)

@@ -13,7 +13,6 @@ import optree
 from ops.errors import TraceError
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
-from tracer.modes import MODES
 from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
 from tracer.tracing.signature import NAMESPACE, Leaf
@@ -238,14 +237,3 @@ def _add_backward(
     ]
     recorded.cotangent_outputs = live
     values += residuals
-
-
-def check_no_leak(tensor: Tensor) -> None:
-    """Raise `TraceError` for a Tensor of a trace that is over."""
-    if tensor.is_symbolic and MODES.recorder is None:
-        raise TraceError(
-            "a Tensor of a traced function left it through a variable; it has no data: return it from the function"
-        )
-
-
-__all__ = ["NeedNumber", "Output", "Recorded", "check_no_leak", "record"]
