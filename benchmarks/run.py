@@ -152,6 +152,8 @@ def start(
 def environment(threads: int, caches: Path) -> dict[str, str]:
     """The same number of threads for all, and each peer's cache on disk where we say."""
     inherited = dict(os.environ)
+    # with it a checkout is compiled at every start, while installed peers have their bytecode
+    inherited.pop("PYTHONDONTWRITEBYTECODE", None)
     for pinned in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
         inherited.pop(pinned, None)  # or a pinned kernel would be measured, not the machine
     counts = ("OMP", "OPENBLAS", "MKL", "NUMBA")
