@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ops.types import Type
 
@@ -101,14 +101,23 @@ class Gather:
 
 
 @dataclass(frozen=True, slots=True)
-class ScatterAdd:
-    """result = operand 0, then result[index] += operand 2 in row-major order of operand 2.
+class Scatter:
+    """result = operand 0, then result[index] += operand 2 (or = operand 2, with mode "set") in row-major order of operand 2.
 
     `rule(operand types, result type, attributes)` gives one `Index` for each axis of the result, in terms of operand 2's axes;
     operand 1 holds the indices.
     """
 
     rule: Callable[[Sequence[Type], Type, Attributes], tuple[Index, ...]]
+    mode: Literal["add", "set"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Operand 0 with operand 1 in the place of a part of it. `rule(layout of the result, shape of operand 1, attributes)` says
+    where the part lies, as the rule of the `View` does that gives such a part."""
+
+    rule: Callable[[Strided, tuple[int, ...], Attributes], Strided]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +172,8 @@ Compute = (
     | Reduction
     | View
     | Gather
-    | ScatterAdd
+    | Scatter
+    | Replacement
     | Concatenation
     | Contraction
     | Composite

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ops import rules
-from ops.compute import Attributes, Gather, Index, ScatterAdd
+from ops.compute import Attributes, Gather, Index, Scatter
 from ops.dims import product
 from ops.errors import BoundsError, DTypeError, ShapeError
 from ops.operator import Application, ErrorSample, Input, Sample, operator
@@ -160,7 +160,7 @@ def _scattered(g: Any, x: Any, places: Any, values: Any, axis: int) -> Any:
 @operator(
     "IndexAdd",
     type_rule=_index_add_type,
-    compute=ScatterAdd(_gather_indices),
+    compute=Scatter(_gather_indices, "add"),
     vjp=lambda g, n: (
         n.dy,
         None,
@@ -304,7 +304,7 @@ def _scatter_onnx(g: Any, n: Application) -> Any:
 @operator(
     "ScatterAdd",
     type_rule=_scatter_type,
-    compute=ScatterAdd(_element_indices),
+    compute=Scatter(_element_indices, "add"),
     vjp=lambda g, n: (
         n.dy,
         None,

@@ -39,7 +39,7 @@ def extent(start: Size, end: Size, step: int, size: Size) -> tuple[Size, Size]:
     return first, (dims.maximum(first - last, 0) - step - 1) // -step
 
 
-def _extents(shape: Sequence[Size], attrs: Any) -> list[tuple[int, Size, Size, int]]:
+def extents(shape: Sequence[Size], attrs: Any) -> list[tuple[int, Size, Size, int]]:
     """Axis, first position, number of elements and step of each sliced axis."""
     found = []
     for start, end, axis, step in zip(
@@ -50,7 +50,8 @@ def _extents(shape: Sequence[Size], attrs: Any) -> list[tuple[int, Size, Size, i
     return found
 
 
-def _slice_type(x: Type, *, starts: Sizes, ends: Sizes, axes: Ints, steps: Ints) -> Type:
+def slice_type(x: Type, *, starts: Sizes, ends: Sizes, axes: Ints, steps: Ints) -> Type:
+    """The type of a slice."""
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise ShapeError(
             "starts, ends, axes and steps must be of one length, got "
@@ -62,14 +63,15 @@ def _slice_type(x: Type, *, starts: Sizes, ends: Sizes, axes: Ints, steps: Ints)
         raise ShapeError(f"an axis is named twice in {tuple(axes)}")
     shape = list(x.shape)
     attrs = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
-    for axis, _, size, _ in _extents(x.shape, attrs):
+    for axis, _, size, _ in extents(x.shape, attrs):
         shape[axis] = size
     return Type(x.dtype, tuple(shape), x.weak)
 
 
-def _slice_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -> Strided:
+def slice_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -> Strided:
+    """Where a slice lies in the buffer of its operand."""
     strides, offset = list(layout.strides), layout.offset
-    for axis, first, _, step in _extents(layout.shape, attrs):
+    for axis, first, _, step in extents(layout.shape, attrs):
         if 0 not in shape:
             offset += int(first) * layout.strides[axis]
         strides[axis] = layout.strides[axis] * step
@@ -88,7 +90,7 @@ def _slice_vjp(g: Any, n: Application) -> Any:
 
     Backwards where the step is negative, spread out by the step, padded to x's shape.
     """
-    shape, found = n.x.type.shape, _extents(n.x.type.shape, n.attrs)
+    shape, found = n.x.type.shape, extents(n.x.type.shape, n.attrs)
     dy = _reversed(g, n.dy, tuple(axis for axis, _, _, step in found if step < 0))
     spread = {axis: abs(step) for axis, _, _, step in found if abs(step) != 1}
     sizes = dy.type.shape
@@ -111,7 +113,8 @@ def _slice_vjp(g: Any, n: Application) -> Any:
     return (dy,)
 
 
-def _slice_onnx(g: Any, n: Application) -> Any:
+def slice_onnx(g: Any, n: Application) -> Any:
+    """ONNX's Slice."""
     if not n.attrs.axes:
         return n.x
     starts, ends = g.shape(n.attrs.starts), g.shape(n.attrs.ends)
@@ -124,10 +127,10 @@ def _sliced(starts: Ints, ends: Ints, axes: Ints, steps: Ints | None = None) -> 
 
 @operator(
     "Slice",
-    type_rule=_slice_type,
-    compute=View(_slice_layout),
+    type_rule=slice_type,
+    compute=View(slice_layout),
     vjp=_slice_vjp,
-    onnx=_slice_onnx,
+    onnx=slice_onnx,
     samples=(
         Sample((Input((5, 7)),), _sliced((1,), (4,), (0,))),
         Sample((Input((5, 7)),), _sliced((1, 2), (END, -1), (0, 1), (2, 3))),

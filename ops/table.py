@@ -19,6 +19,7 @@ from ops import random as random
 from ops import reduce_extremes as reduce_extremes
 from ops import reductions as reductions
 from ops import repetition as repetition
+from ops import replacement as replacement
 from ops import rounding as rounding
 from ops import scans as scans
 from ops import slicing as slicing

@@ -70,7 +70,8 @@ def _axes(rank: int, axis1: int, axis2: int) -> tuple[int, int]:
     return normalize_axis(axis1, rank, "axis1"), normalize_axis(axis2, rank, "axis2")
 
 
-def _diagonal_type(x: Type, *, offset: int, axis1: int, axis2: int) -> Type:
+def diagonal_type(x: Type, *, offset: int, axis1: int, axis2: int) -> Type:
+    """The type of a diagonal."""
     if x.rank < 2:
         raise ShapeError(f"a diagonal needs at least 2 axes, got {short(x)}")
     first, second = _axes(x.rank, axis1, axis2)
@@ -80,7 +81,8 @@ def _diagonal_type(x: Type, *, offset: int, axis1: int, axis2: int) -> Type:
     return Type(x.dtype, (*rest, _diagonal_size(x.shape[first], x.shape[second], offset)), x.weak)
 
 
-def _diagonal_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -> Strided:
+def diagonal_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -> Strided:
+    """Where a diagonal lies in the buffer of its operand."""
     first, second = _axes(len(layout.shape), attrs["axis1"], attrs["axis2"])
     rest = tuple(s for k, s in enumerate(layout.strides) if k not in (first, second))
     step, other = layout.strides[first], layout.strides[second]
@@ -113,7 +115,7 @@ def _diagonal_vjp(g: Any, n: Application) -> Any:
     return (g.Transpose(dx, perm=tuple(int(k) for k in np.argsort(order))),)
 
 
-def _diagonal_onnx(g: Any, n: Application) -> Any:
+def diagonal_onnx(g: Any, n: Application) -> Any:
     """With the two axes last and made one, a diagonal is a slice by one more than a row."""
     x, offset = n.x.type, n.attrs.offset
     first, second = _axes(x.rank, n.attrs.axis1, n.attrs.axis2)
@@ -130,10 +132,10 @@ def _diagonal_onnx(g: Any, n: Application) -> Any:
 
 @operator(
     "Diagonal",
-    type_rule=_diagonal_type,
-    compute=View(_diagonal_layout),
+    type_rule=diagonal_type,
+    compute=View(diagonal_layout),
     vjp=_diagonal_vjp,
-    onnx=_diagonal_onnx,
+    onnx=diagonal_onnx,
     samples=(
         Sample((Input((4, 4)),)),
         Sample((Input((3, 5)),), {"offset": 1}),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ops.compute import Composite, Scalar
-from ops.operator import ArrayData, Operator
+from ops.operator import TABLE, ArrayData, Operator
 from ops.types import DTYPES, Type, numpy_dtype
 from tests.program_drawing import Drawer, Shape
 from tracer.graph import Value
@@ -153,7 +154,7 @@ def _unsqueeze(d: Drawer, op: Operator) -> None:
     d.emit("Unsqueeze", [x], {"axes": (d.choices.between(-rank, rank - 1),)})
 
 
-@_recipe("Slice")
+@_recipe("Slice", "SliceScatter")
 def _slice(d: Drawer, op: Operator) -> None:
     x = d.operand(d.dtype(op), 1)
     starts, ends, axes, steps = [], [], [], []
@@ -167,7 +168,17 @@ def _slice(d: Drawer, op: Operator) -> None:
         axes.append(k if d.chance(70) else k - x.type.rank)
         steps.append(step)
     attrs = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
-    d.emit("Slice", [x], {name: tuple(v) for name, v in attrs.items()})
+    _view_or_scatter(d, op, x, "Slice", {name: tuple(v) for name, v in attrs.items()})
+
+
+def _view_or_scatter(d: Drawer, op: Operator, x: Value, view: str, attrs: dict[str, Any]) -> None:
+    """A view of x, or x with another value in its place."""
+    if op.name == view:
+        d.emit(view, [x], attrs)
+        return
+    (part,) = TABLE[view].infer([x.type], TABLE[view].normalize(attrs))
+    src = d.exactly(x.type.dtype, part.shape)  # type: ignore[arg-type]
+    d.emit(op.name, [x, src], attrs)
 
 
 @_recipe("Pad")
@@ -236,12 +247,13 @@ def _trilu(d: Drawer, op: Operator) -> None:
     d.emit("Trilu", [x], {"upper": d.chance(50), "k": d.choices.between(-2, 3)})
 
 
-@_recipe("Diagonal")
+@_recipe("Diagonal", "DiagonalScatter")
 def _diagonal(d: Drawer, op: Operator) -> None:
     x = d.operand(d.dtype(op), 2)
     first = d.choices.between(0, x.type.rank - 1)
     second = (first + d.choices.between(1, x.type.rank - 1)) % x.type.rank
-    d.emit("Diagonal", [x], {"offset": d.choices.between(-1, 2), "axis1": first, "axis2": second})
+    attrs = {"offset": d.choices.between(-1, 2), "axis1": first, "axis2": second}
+    _view_or_scatter(d, op, x, "Diagonal", attrs)
 
 
 @_recipe("MatMul")

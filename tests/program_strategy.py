@@ -33,11 +33,11 @@ SMOOTH = (
     "Variance", "ReduceLogSumExp", "Softmax", "LogSoftmax", "MatMul", "Reshape", "Expand",
     "Transpose", "Slice", "Concat", "Split", "Pad", "Gather", "GatherElements", "IndexAdd",
     "ScatterAdd", "Unsqueeze", "Flatten", "Diagonal", "Tile", "Repeat", "Roll", "PadBorder",
-    "Trilu", "Where", "CumSum", "LayerNormalization", "RMSNormalization", "SoftmaxCrossEntropy",
+    "Trilu", "Where", "CumSum", "SliceScatter", "LayerNormalization", "RMSNormalization", "SoftmaxCrossEntropy",
 )  # fmt: skip
 COMMON = (
     "Add", "Mul", "Sub", "Neg", "Abs", "Maximum", "Where", "ReduceSum", "ReduceMax", "Transpose",
-    "Slice", "Roll", "Concat", "Gather", "IndexAdd", "MatMul", "CumSum", "Reshape",
+    "Slice", "Roll", "Concat", "Gather", "IndexAdd", "MatMul", "CumSum", "Reshape", "SliceScatter",
 )  # fmt: skip
 ENTANGLED = (
     *COMMON, "StandardDeviation", "LogSoftmax", "Softmax", "RMSNormalization", "Expand", "Sin",

@@ -557,6 +557,8 @@ AGREEING: dict[str, tuple[Any, ...]] = {
     "moveaxis": (0, 1),
     "reshape": ((3, 2),),
     "roll": (1, 0),
+    "select_scatter": (9.0, 0, 1),
+    "slice_scatter": (9.0, 1, 0, None, 2),
     "softmax": (0,),
     "subtract": (2,),
     "swapaxes": (0, 1),

@@ -76,6 +76,7 @@ from tracer.functions.linear_algebra import *  # noqa: F403
 from tracer.functions.logic import *  # noqa: F403
 from tracer.functions.movement import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403
+from tracer.functions.replacing import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403
 from tracer.modes import enable_grad as enable_grad
 from tracer.modes import is_grad_enabled as is_grad_enabled

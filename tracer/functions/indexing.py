@@ -88,7 +88,7 @@ def gather(x: Any, indices: Any, /, axis: int = 0) -> Tensor:
     return result
 
 
-def _updates(x: Tensor, updates: Any, shape: Any) -> Tensor:
+def same_type(x: Tensor, updates: Any, shape: Any) -> Tensor:
     """Updates in x's element type; a number is given the shape."""
     if number_type(updates) is not None:
         value = number(updates, x.type.dtype)
@@ -113,7 +113,7 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
     result: Tensor = apply(
-        "ScatterAdd", x, where, _updates(x, updates, where.type.shape), axis=axis
+        "ScatterAdd", x, where, same_type(x, updates, where.type.shape), axis=axis
     )
     return result
 
@@ -128,7 +128,7 @@ def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     x, where = strong(as_tensor(x)), as_indices(indices)
     place = normalize_axis(axis, x.ndim)
     shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
-    result: Tensor = apply("IndexAdd", x, where, _updates(x, updates, shape), axis=place)
+    result: Tensor = apply("IndexAdd", x, where, same_type(x, updates, shape), axis=place)
     return result
 
 

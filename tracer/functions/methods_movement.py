@@ -11,7 +11,7 @@ from typing import Any
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.types import normalize_axis, short
-from tracer.functions import indexing, joining, movement
+from tracer.functions import indexing, joining, movement, replacing
 from tracer.functions.arithmetic import multiply
 from tracer.functions.creation import Size, as_sizes, as_tensor
 from tracer.functions.methods_reductions import axis_of
@@ -205,6 +205,20 @@ class Indexing:
     def scatter_add(self, dim: int, index: Any, src: Any) -> Tensor:
         """Self with each element of src added at its index along an axis."""
         return indexing.scatter_add(self, index, src, dim)
+
+    def slice_scatter(
+        self, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    ) -> Tensor:
+        """Self with src in the place of the slice start:end:step along an axis."""
+        return replacing.slice_scatter(self, src, dim, start, end, step)
+
+    def select_scatter(self, src: Any, dim: int, index: int) -> Tensor:
+        """Self with src in the place of one slice along an axis."""
+        return replacing.select_scatter(self, src, dim, index)
+
+    def diagonal_scatter(self, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+        """Self with src in the place of a diagonal."""
+        return replacing.diagonal_scatter(self, src, offset, dim1, dim2)
 
     def index_add(self, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
         """Self with the slices of source, times alpha, added at indices along an axis."""

@@ -140,7 +140,7 @@ def _check(index: int, x: Tensor, axis: int) -> None:
         )
 
 
-def _bounds(part: slice) -> tuple[Any, Any, int]:
+def bounds_of(part: slice) -> tuple[Any, Any, int]:
     """Start, end and step as the Slice operator takes them."""
     step = 1 if part.step is None else _whole(part.step)
     if step == 0:
@@ -191,7 +191,7 @@ def _sliced(x: Tensor, items: Sequence[Item]) -> tuple[Tensor, set[int | None]]:
         elif item.what == slice(None):
             continue
         else:
-            start, end, step = _bounds(item.what)
+            start, end, step = bounds_of(item.what)
         starts.append(start)
         ends.append(end)
         steps.append(step)
@@ -331,7 +331,7 @@ def _updated(x: Tensor, key: Any, value: Tensor) -> Tensor:
         chosen = (
             range(size)[part] if isinstance(part, slice) else range(part % size, part % size + 1)
         )
-        start, end, step = (part, part + 1 or END, 1) if isinstance(part, int) else _bounds(part)
+        start, end, step = (part, part + 1 or END, 1) if isinstance(part, int) else bounds_of(part)
         starts.append(start)
         ends.append(end)
         steps.append(step)

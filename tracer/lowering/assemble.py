@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from codegen import compile as kernels
 from codegen import gemm
 from codegen.runtime import Program
-from ops.compute import Reduction, Strided, View
+from ops.compute import Reduction, Replacement, Strided, View
 from ops.movement import contiguous_strides
 from ops.operator import lookup
 from ops.types import Type
@@ -160,6 +160,11 @@ class Lowering:
         )
         self._add_bound(specifier.run(), group)
 
+    def _start_from(self, v: Value, out: Layout) -> None:
+        """The elements that a result starts from, unless it has their memory."""
+        if self.places.layout(v).buffer is not out.buffer:
+            self._copy_to(v, out, "kept")
+
     def _copied_view(self, node: Node) -> None:
         """A view that strides cannot express, because of how its operand lies: the operand is copied first."""
         v, out = node.inputs[0], node.outputs[0]
@@ -194,6 +199,17 @@ class Lowering:
                     v, Layout(out.buffer, Strided(shape, out.strided.strides, offset)), "concat"
                 )
             start += shape[axis]
+
+    def _replacement(self, group: Group) -> None:
+        """Operand 0, then operand 1 over its part."""
+        node = group.node
+        assert node is not None and isinstance(node.op.compute, Replacement)
+        (x, part), out = node.inputs, self.places.layout(node.outputs[0])
+        self._start_from(x, out)
+        shape = tuple(map(int, part.type.shape))
+        if 0 not in shape:
+            where = node.op.compute.rule(out.strided, shape, node.attrs)
+            self._copy_to(part, Layout(out.buffer, where), "replaced")
 
     def _contraction(self, group: Group) -> None:
         node = group.node
@@ -230,7 +246,7 @@ class Lowering:
         node = group.node
         assert node is not None
         out = self.places.layout(node.outputs[0])
-        self._copy_to(node.inputs[0], out, "scatter_base")
+        self._start_from(node.inputs[0], out)
         bound = scatter_bound(node, self.places.layout, self.places.number, out)
         if bound is not None:
             self._add_bound(bound, bound.group)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codegen.memory import allocate
-from ops.compute import Gather, ScatterAdd
+from ops.compute import Gather, Scatter
 from ops.errors import BoundsError
 from tracer.graph import Graph, GraphBuilder, Node, Value, used
 
@@ -68,13 +68,13 @@ def index_tests(graph: Graph) -> tuple[Graph, list[tuple[Node, int]]] | None:
         if isinstance(compute, Gather) and compute.fill is None:
             axes = compute.rule([v.type for v in node.inputs], node.outputs[0].type, node.attrs)
             shape = node.inputs[0].type.shape
-        elif isinstance(compute, ScatterAdd):
+        elif isinstance(compute, Scatter):
             axes = compute.rule([v.type for v in node.inputs], node.outputs[0].type, node.attrs)
             shape = node.outputs[0].type.shape
         else:
             continue
         for index, size in zip(axes, shape, strict=True):
-            operand = 1 if isinstance(compute, ScatterAdd) else index.operand
+            operand = 1 if isinstance(compute, Scatter) else index.operand
             if index.operand is None or operand is None:
                 continue
             v = node.inputs[operand]

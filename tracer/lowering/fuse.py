@@ -17,7 +17,8 @@ from ops.compute import (
     Contraction,
     Control,
     Host,
-    ScatterAdd,
+    Replacement,
+    Scatter,
     Size,
     Strided,
     View,
@@ -33,7 +34,8 @@ from tracer.lowering.steps import steps_of
 ALONE = {  # the kinds of groups of one node
     Contraction: "contraction",
     Concatenation: "copy",
-    ScatterAdd: "scatter",
+    Replacement: "replacement",
+    Scatter: "scatter",
     Host: "host",
     View: "view",
 }

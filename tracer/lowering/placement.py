@@ -17,6 +17,7 @@ from ops.types import Type
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node, Value
 from tracer.lowering.fuse import Fusion
+from tracer.lowering.groups import Group
 from tracer.lowering.layout import Buffer, Layout
 
 
@@ -49,11 +50,7 @@ class Placement:
         readers = self._readers(order)
         for number, v in enumerate(self._graph.outputs):
             base, layout = self.base(v)
-            whole = layout is None or (
-                layout.offset == 0
-                and Layout(Buffer(v.type, ""), layout).is_contiguous
-                and int(base.type.size) == int(v.type.size)
-            )
+            whole = layout is None or self._is_whole(base, layout)
             if layout is not None and not whole and base not in self.buffers and base not in inputs:
                 turned = self._turned(base, layout)
                 if turned is not None and number not in self._updates:
@@ -71,13 +68,64 @@ class Placement:
                 continue
             if number in self._updates:
                 target = self._graph.inputs[self._updates[number]]
-                if layout is None and self._can_update(base, target, readers, order):
-                    self.buffers[base] = self.buffers[target]
+                chain = self._written_over(base, readers, order)
+                if self._is_changed(chain[-1], target) or (
+                    layout is None and self._can_update(chain[-1], target, readers, order)
+                ):
+                    self.buffers.update(dict.fromkeys(chain, self.buffers[target]))
                     continue
                 self.copies.append((number, v))
                 continue
             buffer = Buffer(base.type, "output", number)
             self.buffers[base] = self.output_buffers[number] = buffer
+        for group in reversed(self._fusion.groups):
+            below = self._below(group, readers, order)
+            if below is not None and below not in self.buffers and not self._is_data(below):
+                self.buffers[below] = self.buffer(group.nodes[0].outputs[0])
+
+    def _below(
+        self, group: Group, readers: dict[Value, list[int]], order: dict[int, int]
+    ) -> Value | None:
+        """For a group that changes elements of its first operand: the value whose memory its result may have, since nobody reads
+        it afterwards."""
+        if group.kind not in ("replacement", "scatter"):
+            return None
+        node = group.nodes[0]
+        base, layout = self.base(node.inputs[0])
+        if layout is not None and not self._is_whole(base, layout):
+            return None
+        if any(self.base(v)[0] is base for v in (*node.inputs[1:], *self._graph.outputs)):
+            return None
+        if any(r > order[id(group)] for r in readers[base]):
+            return None
+        return base
+
+    def _written_over(
+        self, v: Value, readers: dict[Value, list[int]], order: dict[int, int]
+    ) -> list[Value]:
+        """v and the values that may lie in its memory before it, the last one first."""
+        chain = [v]
+        while chain[-1] in self._fusion.group_of:
+            below = self._below(self._fusion.group_of[chain[-1]].find(), readers, order)
+            if below is None:
+                break
+            chain.append(below)
+        return chain
+
+    def _is_changed(self, v: Value, target: Value) -> bool:
+        """Whether v is the input itself and nothing else is written to it."""
+        return v is target and (
+            sum(self._graph.inputs[i] is target for i in self._updates.values()) == 1
+        )
+
+    @staticmethod
+    def _is_whole(base: Value, layout: Strided) -> bool:
+        """Whether a view shows all elements of a value in their order."""
+        return (
+            layout.offset == 0
+            and Layout(Buffer(base.type, ""), layout).is_contiguous
+            and int(base.type.size) == math.prod(layout.shape)
+        )
 
     def _turned(self, base: Value, view: Strided) -> Strided | None:
         """How a matrix product must lie so that a permutation of it that is returned is row-major; None for other views."""

@@ -1,11 +1,11 @@
-"""Scatter-add as a specification: rows of updates added in order to places that an integer operand names."""
+"""Scatters as specifications: rows of updates added or written in order to places that an integer operand names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from codegen.spec import Axis, KernelSpec, Let, Load, Operand, Schedule, Stage, Statement, Store
-from ops.compute import ScatterAdd
+from ops.compute import Scatter
 from ops.reductions import lane
 from tracer.graph import Node, Value
 from tracer.lowering.groups import Group
@@ -19,14 +19,15 @@ def scatter_bound(
     numbers: Callable[[int], Buffer],
     out: Layout,
 ) -> Bound | None:
-    """The kernel that adds operand 2 (the updates) to `out`, whose start value is there; None when there are no updates.
+    """The kernel that adds operand 2 (the updates) to `out`, whose start value is there, or writes it there; None when there are
+    no updates.
 
     Trailing axes of the updates that go to axes of the result by position are the inner axis, one contiguous piece; the others
-    are rows, taken in order by one task for each block of the inner axis. An index out of range adds 0 to the first place: the
+    are rows, taken in order by one task for each block of the inner axis. An index out of range goes to the first place: the
     program's check has refused it before (see `tracer.lowering.checks`); memory is safe all the same.
     """
     compute = node.op.compute
-    assert isinstance(compute, ScatterAdd)
+    assert isinstance(compute, Scatter)
     indices_value, updates_value = node.inputs[1], node.inputs[2]
     updates, index_layout = layout(updates_value), layout(indices_value)
     shape = updates.strided.shape
@@ -54,11 +55,14 @@ def scatter_bound(
     ):
         rows, tail = list(range(len(shape))), []
     names = {a: f"p{a}" for a in rows}
+    # What is only moved is moved as unsigned integers: every bit pattern stays, and types of one size share a kernel.
+    element = updates_value.type
+    dtype = element.dtype if compute.mode == "add" else f"uint{8 * element.itemsize}"
     body: list[Statement] = []
     operands = [
-        Operand("updates", updates_value.type.dtype, (None,) * len(rows) + ((1,) if tail else ())),
+        Operand("updates", dtype, (None,) * len(rows) + ((1,) if tail else ())),
         Operand("indices", indices_value.type.dtype, ()),
-        Operand("result", node.outputs[0].type.dtype, (), "inout"),
+        Operand("result", dtype, (), "inout"),
     ]
     bindings = [
         (updates.buffer, updates.strided.offset),
@@ -106,17 +110,21 @@ def scatter_bound(
         result_strides.append(1)
     operands[2] = Operand(
         "result",
-        node.outputs[0].type.dtype,
+        dtype,
         tuple(1 if s == 1 else None for s in result_strides),
         "inout",
     )
     strides["result"] = tuple(result_strides)
-    zero = "False" if updates_value.type.dtype == "bool" else f"{lane(updates_value.type.dtype)}(0)"
     main: list[Statement] = [
         Load("update", "updates", tuple(names[a] for a in rows) + (("r",) if tail else ())),
-        Let("value", updates_value.type.dtype, f"select({' & '.join(checks)}, update, {zero})"),
-        Store("result", tuple(result_index), "value", "add"),
+        Store("result", tuple(result_index), "update", compute.mode),
     ]
+    if compute.mode == "add":
+        value = f"select({' & '.join(checks)}, update, {lane(dtype)}(0))"
+        main[1:] = [
+            Let("value", dtype, value),
+            Store("result", tuple(result_index), "value", "add"),
+        ]
     stages = (
         [Stage((), tuple(body)), Stage(("r",), tuple(main))]
         if tail
@@ -129,7 +137,7 @@ def scatter_bound(
         sizes["r"] = 1
         for a in tail:
             sizes["r"] *= shape[a]
-    spec = KernelSpec("k_scatter_add", tuple(axes_), tuple(operands), tuple(stages))
+    spec = KernelSpec(f"k_scatter_{compute.mode}", tuple(axes_), tuple(operands), tuple(stages))
     group = Group("kernel")
     return Bound(spec, Schedule(mode="scatter"), tuple(bindings), sizes, strides, {}, group)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ops.compute import Constant, Scalar, Strided, View
+from ops.compute import Constant, Replacement, Scalar, Strided, View
 from ops.movement import contiguous_strides
 from ops.operator import ArrayData
 from tracer.dispatch import run_reference
@@ -78,6 +78,59 @@ def _reshape_of_reshape(
 
 def _keeps_order(node: Node) -> bool:
     return isinstance(node.op.compute, View) and node.op.compute.keeps_order
+
+
+def _view_of_what_was_put_there(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
+    """A view of exactly the part that was replaced: what replaced it."""
+    inner = made.get(inputs[0])
+    if inner is None or not isinstance(inner.op.compute, Replacement):
+        return None
+    where, part = _part_of(inner, inputs[0]), inner.inputs[1]
+    if where is None or part.type != node.output.type:
+        return None
+    return part if _laid_out(node, _whole(inputs[0])) == where else None
+
+
+# ---- parts replaced ------------------------------------------------------------------------------
+
+
+def _replaced_by_itself(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
+    """All elements replaced: what replaces them. A part replaced by what it was: the operand."""
+    x, part = inputs
+    where = _part_of(node, x)
+    if where is None:
+        return None
+    if part.type == node.output.type and _is_whole(where):
+        return part
+    inner = made.get(part)
+    view = inner is not None and isinstance(inner.op.compute, View) and inner.inputs[0] is x
+    return x if view and _laid_out(inner, _whole(x)) == where else None  # type: ignore[arg-type]
+
+
+def _replaced_again(
+    builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
+) -> Value | None:
+    """The same part replaced twice: the second time counts."""
+    inner = made.get(inputs[0])
+    if inner is None or not isinstance(inner.op.compute, Replacement):
+        return None
+    where = _part_of(node, inputs[0])
+    if where is None or where != _part_of(inner, inner.inputs[0]):
+        return None
+    return builder.append(node, (inner.inputs[0], inputs[1]))[0]
+
+
+def _part_of(node: Node, x: Value) -> Strided | None:
+    """Where the part that a node replaces lies in its operand; None if that is not known."""
+    assert isinstance(node.op.compute, Replacement)
+    part = node.inputs[1].type
+    if not (x.type.is_static and part.is_static):
+        return None
+    return node.op.compute.rule(_whole(x), tuple(part.shape), node.attrs)  # type: ignore[arg-type]
 
 
 def _whole(v: Value) -> Strided:
@@ -200,6 +253,7 @@ def _uniform(made: Producers, v: Value) -> Any:
 
 
 RULES: dict[type, tuple[Rule, ...]] = {
-    View: (_view_of_nothing_else, _reshape_of_reshape),
+    View: (_view_of_nothing_else, _reshape_of_reshape, _view_of_what_was_put_there),
+    Replacement: (_replaced_by_itself, _replaced_again),
     Scalar: (_twice, _converted_to_itself, _computed_now, _with_neutral, _read_unspread),
 }
