@@ -36,10 +36,23 @@ _COUNTED = 1 << 20  # pieces of this size count towards the bound, one by one wh
 _SMALL_IDLE = 16 << 20  # idle bytes of each smaller size
 
 
+class _Total:
+    """Bytes of all pieces. They come from and go to the system rarely, and no other thread runs within an addition."""
+
+    held = 0
+    peak = 0
+
+    def add(self, nbytes: int) -> None:
+        self.held += nbytes
+        if self.held > self.peak:
+            self.peak = self.held
+
+
 class _Piece:
     """Memory of one size class. Frees itself with its owner."""
 
     __slots__ = ("idle", "most", "owner", "pointer", "size", "view")
+    total = _Total()  # here, where it outlives the module's names
 
     def __init__(self, size: int, idle: list[_Piece]) -> None:
         self.size = size
@@ -47,6 +60,11 @@ class _Piece:
         self.most = max(_SMALL_IDLE // size, 8) if size < _COUNTED else 1 << 30
         self.pointer, self.owner = _from_system(size)
         self.view = ctypes.c_char * size
+        self.total.add(size)
+
+    def __del__(self) -> None:
+        if hasattr(self, "owner"):
+            self.total.add(-self.size)
 
 
 class Block:
@@ -105,16 +123,30 @@ def allocate(nbytes: int) -> Block:
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """`system`: pieces that came from the system so far. `idle`: bytes that wait to be used
-    again.
+    again. `held`: bytes of all pieces, idle or not. `peak`: the most that were held at once since
+    `reset_peak`.
     """
 
     system: int
     idle: int
+    held: int
+    peak: int
 
 
 def statistics() -> Statistics:
     """What the pool has done and holds."""
-    return Statistics(_made, sum(size * len(idle) for size, idle in list(_idle.items())))
+    idle = sum(size * len(idle) for size, idle in list(_idle.items()))
+    return Statistics(_made, idle, _Piece.total.held, _Piece.total.peak)
+
+
+def reset_peak() -> None:
+    """Give idle memory back and count the peak from here.
+
+    A size gets a new piece only while all of its pieces are in use, so the peak is what programs
+    need from here on, without a count at each block.
+    """
+    trim()
+    _Piece.total.peak = _Piece.total.held
 
 
 def trim(limit: int = 0) -> None:

@@ -45,6 +45,7 @@ from tracer.autograd.functional import jacobian as jacobian
 from tracer.autograd.functional import jvp as jvp
 from tracer.autograd.functional import value_and_grad as value_and_grad
 from tracer.autograd.functional import vjp as vjp
+from tracer.autograd.variable import Variable as Variable
 from tracer.checkpoint import load_checkpoint as load_checkpoint
 from tracer.checkpoint import load_file as load_file
 from tracer.checkpoint import save_checkpoint as save_checkpoint
@@ -78,9 +79,17 @@ from tracer.functions.movement import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403
 from tracer.functions.replacing import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403
+from tracer.memory import empty_cache as empty_cache
+from tracer.memory import max_memory_reserved as max_memory_reserved
+from tracer.memory import memory_allocated as memory_allocated
+from tracer.memory import memory_reserved as memory_reserved
+from tracer.memory import reset_peak_memory_stats as reset_peak_memory_stats
 from tracer.modes import enable_grad as enable_grad
+from tracer.modes import inference_mode as inference_mode
 from tracer.modes import is_grad_enabled as is_grad_enabled
+from tracer.modes import is_inference_mode_enabled as is_inference_mode_enabled
 from tracer.modes import no_grad as no_grad
+from tracer.modes import set_grad_enabled as set_grad_enabled
 from tracer.numpy_protocol import attach as _attach_numpy
 from tracer.random import Generator as Generator
 from tracer.random import manual_seed as manual_seed

@@ -13,7 +13,7 @@ from ops.compute import Composite
 from ops.errors import TracerError
 from ops.operator import Application, Derived, Operator, RuleBuilder, ZeroGradient, lookup
 from ops.types import Type
-from tracer.modes import MODES
+from tracer.modes import INFERENCE, MODES, Flag, untracked
 from tracer.source import user_line
 from tracer.tensor import Tensor
 
@@ -42,11 +42,15 @@ def located(error: TracerError) -> TracerError:
 
 def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, Any]) -> Any:
     """`apply` for a record."""
-    needs = (
-        tuple(x.requires_grad for x in inputs)
-        if MODES.grad_enabled and any(x.requires_grad for x in inputs)
-        else None
-    )
+    needs: tuple[bool, ...] | None = None
+    mark: Flag = False
+    if MODES.grad_enabled is INFERENCE:
+        needs, mark = _flags(op, inputs)
+    else:
+        for x in inputs:
+            if x._requires_grad is not False:
+                needs, mark = _flags(op, inputs)
+                break
     if needs is not None and isinstance(op.vjp, Derived) and isinstance(op.compute, Composite):
         normal = op.normalize(attrs)
         op.infer([x.type for x in inputs], normal)
@@ -60,7 +64,10 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         if op.random and (
             op.ulp or int(types[0].size) > _FEW
         ):  # one body for all: the kernel's bits, also here
-            return run_kernel(op, inputs, normal)
+            outputs = run_kernel(op, inputs, normal)
+            for y in outputs:
+                y._requires_grad = mark
+            return outputs[0] if len(outputs) == 1 else outputs
         arrays = [x.array for x in inputs]
         results = run_reference(op, arrays, normal)
         if not op.is_view:
@@ -70,11 +77,24 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
             for y in outputs:
                 if np.may_share_memory(y.array, arrays[0]):
                     y._changes = inputs[0].changes()
-    if needs is not None and not isinstance(op.vjp, ZeroGradient):
+    if mark is not False:
+        for y in outputs:
+            y._requires_grad = mark
+    elif needs is not None and not isinstance(op.vjp, ZeroGradient):
         from tracer.autograd.history import attach
 
         attach(op, inputs, normal, outputs, needs)
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _flags(op: Operator, inputs: tuple[Tensor, ...]) -> tuple[tuple[bool, ...] | None, Flag]:
+    """Which inputs need gradients, None if there is nothing to record; and the mark of the results."""
+    mode = MODES.grad_enabled
+    volatile = any(x.volatile for x in inputs)
+    inference = inputs[0].is_inference() if op.is_view else mode is INFERENCE
+    needs = tuple(x._requires_grad is True for x in inputs)
+    recorded = mode is True and not volatile and any(needs)
+    return needs if recorded else None, untracked(volatile, inference)
 
 
 def run_reference(op: Operator, arrays: list[np.ndarray[Any, Any]], attrs: Any) -> tuple[Any, ...]:
@@ -101,7 +121,7 @@ _FEW = (
 )  # random elements that NumPy draws sooner than a kernel is loaded; the bits are the same
 
 
-def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
+def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> tuple[Tensor, ...]:
     """The operator as a compiled program of its own."""
     from tracer.execution import Executable
     from tracer.graph import GraphBuilder
@@ -117,8 +137,7 @@ def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
         if len(_KERNELS) > 256:
             _KERNELS.clear()
         _KERNELS[key] = executable
-    outputs = executable(inputs)
-    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+    return tuple(executable(inputs))
 
 
 class Unsaved:

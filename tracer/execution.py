@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class Executable:
         start = time.perf_counter()
         self.graph = graph
         self.updates = dict(updates)
+        self._shared = shared
         simple = passes.run(graph)
         tests = index_tests(simple) if tested else None
         self.check = tests and IndexCheck(Executable(tests[0], {}, tested=False), tests[1])
@@ -146,7 +148,12 @@ class Executable:
         """The plan as data."""
         from tracer.lowering.report import report
 
-        return report(self.lowering)
+        kept = sum(
+            int(type_.size) * type_.itemsize
+            for number, (kind, _, type_) in enumerate(self.results)
+            if kind == "new" and number in self._shared
+        )
+        return replace(report(self.lowering), residuals=kept)
 
 
 class Kernels(list[str]):

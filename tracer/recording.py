@@ -16,7 +16,7 @@ from ops.errors import TraceError
 from ops.operator import Attributes, Operator
 from ops.types import Type, short
 from tracer.graph import GraphBuilder, Node, Origin, Value
-from tracer.modes import MODES
+from tracer.modes import MODES, Flag
 from tracer.source import here
 from tracer.tensor import Tensor
 
@@ -68,6 +68,7 @@ class Recorder:
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
         self.flags: dict[tuple[int, str], tuple[Any, str, bool]] = {}
         self.rebound: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor]] = {}
+        self.flagged: dict[int, tuple[Tensor, Flag]] = {}  # Tensors and the flags they had
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.gradient_origin: Origin | None = None
@@ -221,6 +222,22 @@ class Recorder:
         self.rebound.clear()
         return [(old, new) for old, new in pairs if new is not old]
 
+    def keep_flag(self, tensor: Tensor) -> None:
+        """The flag of a Tensor is about to change. Where others know it, it is put back when the trace is over."""
+        if tensor._recorder is not self or id(tensor) in self.arguments:
+            self.flagged.setdefault(id(tensor), (tensor, tensor._requires_grad))
+
+    def restore_flags(self) -> list[tuple[Holder, Flag]]:
+        """Put flags back; those that programs have to set again."""
+        changed: list[tuple[Holder, Flag]] = []
+        for tensor, before in self.flagged.values():
+            if tensor._requires_grad is not before:
+                known = self.arguments.get(id(tensor))
+                changed.append((tensor if known is None else known[0], tensor._requires_grad))
+                tensor._requires_grad = before
+        self.flagged.clear()
+        return changed
+
     def read_grad(self, tensor: Tensor) -> Tensor | None:
         """tensor.grad as the trace sees it."""
         if id(tensor) in self.grads:
@@ -264,6 +281,7 @@ class recording:  # noqa: N801 - a context manager
     def __exit__(self, *_: object) -> None:
         MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
         self.recorder.restore()
+        self.recorder.restore_flags()
 
 
 def scalar(container: Any, key: Any) -> Any:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ops.errors import GradError, TraceError
+from ops.errors import GradError, TraceError, TracerError
 from ops.types import Type, is_floating, numpy_dtype, short
-from tracer.modes import MODES
+from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
 
 if TYPE_CHECKING:
     from tracer.autograd.history import Node as HistoryNode
@@ -68,7 +68,7 @@ class Tensor(Methods):
     _changes: list[int] | None
     output_number: int
     retains_grad: bool
-    _requires_grad: bool
+    _requires_grad: Flag
     _array: Array | None
     _block: Any
     _pointer: int
@@ -248,7 +248,7 @@ class Tensor(Methods):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        flags = ", requires_grad=True" if self._requires_grad else ""
+        flags = ", requires_grad=True" if self._requires_grad else ", volatile=True" * self.volatile
         if self._value is not None:
             return f"Tensor({short(self.type)}, traced{flags})"
         text = np.array2string(self._data(), separator=", ", prefix="tensor(")
@@ -293,15 +293,58 @@ class Tensor(Methods):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients with respect to this are wanted; results of it require them too."""
-        return self._requires_grad
+        return self._requires_grad is True
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
+        mark = self._requires_grad
         if wanted and not is_floating(self.type.dtype):
-            raise GradError(f"only floating Tensors can require gradients, got {short(self.type)}")
+            raise _located(
+                GradError(f"only floating Tensors can require gradients, got {short(self.type)}")
+            )
         if not wanted and self.grad_fn is not None:
-            raise GradError("requires_grad can be cleared on leaves only; use t.detach()")
-        self._requires_grad = bool(wanted)
+            raise _located(GradError("requires_grad can be cleared on leaves only; use t.detach()"))
+        if wanted and isinstance(mark, Untracked):
+            if mark.volatile:
+                raise _located(
+                    GradError(
+                        f"{short(self.type)} is volatile, so it never requires a gradient; set volatile to False first, "
+                        "or use x.data, the same memory without the flag"
+                    )
+                )
+            if MODES.grad_enabled is not INFERENCE:
+                raise _located(
+                    GradError(
+                        f"{short(self.type)} was made in inference mode and cannot require a gradient outside of it; "
+                        "use x.clone()"
+                    )
+                )
+        if wanted or mark is True:
+            self._flag(bool(wanted))
+
+    @property
+    def volatile(self) -> bool:
+        """Whether nothing that is computed from this requires gradients, whatever else it is computed from."""
+        mark = self._requires_grad
+        return isinstance(mark, Untracked) and mark.volatile
+
+    @volatile.setter
+    def volatile(self, wanted: bool) -> None:
+        if wanted and self.grad_fn is not None:
+            raise _located(GradError("volatile can be set on leaves only; use t.detach()"))
+        if wanted or self.volatile:
+            self._flag(untracked(bool(wanted), self.is_inference()))
+
+    def is_inference(self) -> bool:
+        """Whether this was made in inference mode, so that it can have no part in gradients outside of it."""
+        mark = self._requires_grad
+        return isinstance(mark, Untracked) and mark.inference
+
+    def _flag(self, flag: Flag) -> None:
+        """Change the flag; what a trace changes outside of it is changed when the program has run."""
+        if MODES.recorder is not None:
+            MODES.recorder.keep_flag(self)
+        self._requires_grad = flag
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` and return self."""
@@ -332,9 +375,11 @@ class Tensor(Methods):
             recorder.write_grad(self, value)
 
     def detach(self) -> Tensor:
-        """The same data without history and without requiring a gradient."""
+        """The same data without history and without requiring a gradient; volatile if this is."""
         result = Tensor.__new__(Tensor)
         result._start(self.type)
+        if self._requires_grad is not True:
+            result._requires_grad = self._requires_grad
         recorder = MODES.recorder
         if recorder is not None:
             result._value, result._recorder = recorder.value_of(self), recorder
@@ -355,7 +400,8 @@ class Tensor(Methods):
     def retain_grad(self) -> None:
         """`backward` keeps `.grad` of this although it is no leaf. Raises `GradError` if it requires no gradient."""
         if not self._requires_grad:
-            raise GradError(f"{short(self.type)} requires no gradient, so there is none to keep")
+            why = "is volatile" if self.volatile else "requires no gradient"
+            raise _located(GradError(f"{short(self.type)} {why}, so there is none to keep"))
         self.retains_grad = True
         if self.grad_fn is not None:
             self.grad_fn.retain(self)
@@ -366,7 +412,7 @@ class Tensor(Methods):
         result = type(self).__new__(type(self))
         result._start(self.type)
         result._array = self.array.copy()
-        result._requires_grad = self._requires_grad
+        result._requires_grad = self._requires_grad is True or untracked(self.volatile, False)
         result._grad = None if self._grad is None else self._grad.__deepcopy__(memo)
         memo[id(self)] = result
         return result
@@ -374,17 +420,18 @@ class Tensor(Methods):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.grad_fn is not None:
             raise GradError("only leaves can be pickled; use t.detach()")
-        return _restore, (type(self), np.array(self.array, order="C"), self._requires_grad)
+        flag = self._requires_grad is True or untracked(self.volatile, False)
+        return _restore, (type(self), np.array(self.array, order="C"), flag)
 
 
-def _restore(kind: type[Tensor], array: Array, requires_grad: bool) -> Tensor:
+def _restore(kind: type[Tensor], array: Array, requires_grad: Flag) -> Tensor:
     result = kind.__new__(kind)
     result._start(intern(Type.of(array)))
     result._array, result._requires_grad = array, requires_grad
     return result
 
 
-def _located(error: TraceError) -> Exception:
+def _located(error: TracerError) -> Exception:
     from tracer.dispatch import located
 
     return located(error)

@@ -8,3 +8,4 @@ from __future__ import annotations
 
 from tracer.autograd.engine import backward as backward
 from tracer.autograd.engine import grad as grad
+from tracer.autograd.variable import Variable as Variable

@@ -72,6 +72,7 @@ def grad(
         isinstance(grad_outputs, Tensor) or not isinstance(grad_outputs, Sequence)
     ):
         grad_outputs = [grad_outputs]
+    refuse_volatile(ins)
     for x in ins:
         if not x.requires_grad:
             raise GradError(
@@ -99,10 +100,23 @@ def grad(
     return result
 
 
+def refuse_volatile(tensors: Sequence[Tensor]) -> None:
+    """Raise `GradError` for a Tensor of which no gradient was to be asked for."""
+    for tensor in tensors:
+        if tensor.volatile:
+            raise located(
+                GradError(
+                    f"{short(tensor.type)} is volatile, or was computed from a volatile Tensor, and keeps no history for "
+                    "gradients; compute it from Tensors that are not (x.data is the same memory without the flag)"
+                )
+            )
+
+
 def _seed(tensor: Tensor, gradient: Any) -> Tensor:
     from tracer.functions.creation import as_tensor
 
     if not tensor.requires_grad:
+        refuse_volatile([tensor])
         raise GradError(f"{short(tensor.type)} does not require a gradient and has no history")
     if gradient is None:
         if tensor.type.shape != ():

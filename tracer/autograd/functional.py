@@ -33,7 +33,7 @@ from tracer.functions.joining import stack
 from tracer.functions.movement import reshape
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_of
-from tracer.modes import MODES, enable_grad
+from tracer.modes import inference_mode, is_grad_enabled
 from tracer.tensor import Tensor
 
 # ---- gradients of scalar functions ---------------------------------------------------------------
@@ -103,9 +103,9 @@ def _value_and_grad(
     kwargs: dict[str, Any],
 ) -> tuple[Any, Any]:
     positions = positions_of(argnums, len(args), _name(fn))
-    recorded_outside = MODES.grad_enabled
+    recorded_outside = is_grad_enabled()
     replaced, variables, trees = variables_of(args, positions, strict=True)
-    with enable_grad():
+    with inference_mode(False):
         result = fn(*replaced, **kwargs)
     aux = None
     if has_aux:
@@ -165,9 +165,9 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
     structure, with None for leaves that are not floating. It may be called several times.
     """
     _require_function(fn)
-    recorded_outside = MODES.grad_enabled
+    recorded_outside = is_grad_enabled()
     replaced, variables, trees = variables_of(args, tuple(range(len(args))), strict=False)
-    with enable_grad():
+    with inference_mode(False):
         result = fn(*replaced)
     aux = None
     if has_aux:
@@ -194,7 +194,7 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
             for k, (y, c) in enumerate(zip(outputs, given, strict=True))
             if y is not None and is_floating(y.type.dtype)
         ]
-        again = MODES.grad_enabled and (outer or any(c.requires_grad for _, c in pairs))
+        again = is_grad_enabled() and (outer or any(c.requires_grad for _, c in pairs))
         found = iter(
             gradients_of([y for y, _ in pairs], [c for _, c in pairs], variables, True, again)
         )
@@ -225,7 +225,7 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     value, pull = vjp(fn, *points)
     leaves, structure = flatten(value)
     floating = [isinstance(y, Tensor) and is_floating(y.type.dtype) for y in leaves]
-    with enable_grad():
+    with inference_mode(False):
         seeds = [
             zeros_like(y.detach()).requires_grad_() if f else None
             for y, f in zip(leaves, floating, strict=True)
@@ -240,8 +240,8 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
         for k, (g, t) in enumerate(zip(gradients, wanted, strict=True))
         if g is not None
     ]
-    again = MODES.grad_enabled and any(y.requires_grad for y in leaves if isinstance(y, Tensor))
-    again = again or (MODES.grad_enabled and any(t.requires_grad for _, t in pairs))
+    again = is_grad_enabled() and any(y.requires_grad for y in leaves if isinstance(y, Tensor))
+    again = again or (is_grad_enabled() and any(t.requires_grad for _, t in pairs))
     found = iter(
         gradients_of(
             [g for g, _ in pairs],

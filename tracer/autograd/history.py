@@ -64,6 +64,12 @@ class Node:
         self.inputs: tuple[Any, ...] = tuple(
             x if keep else Unsaved(x.type) for x, keep in zip(inputs, keep_inputs, strict=True)
         )
+        for x, keep in zip(inputs, keep_inputs, strict=True):
+            if keep and x.is_inference():
+                raise GradError(
+                    f"{op.name} keeps its operand {short(x.type)} for the gradient, but that was made in inference mode; "
+                    "use x.clone() of it"
+                )
         # what tells whether a saved operand or result is changed in place later: its version, or its value in a trace
         recorder = MODES.recorder
         self.states: tuple[Any, ...] = tuple(

@@ -60,6 +60,10 @@ def _variable(leaf: Any, what: str) -> Tensor | None:
         variable: Tensor = apply("Reshape", x, shape=x.type.shape)
         return variable
     variable = x.detach()
+    if (
+        not variable.volatile
+    ):  # what was made in inference mode is differentiated like anything else
+        variable._requires_grad = False
     variable.requires_grad = True
     return variable
 
@@ -151,6 +155,7 @@ def gradients_of(
     create: bool,
 ) -> list[Tensor]:
     """Gradients of the outputs that have any, zeros for variables that nothing depends on."""
+    engine.refuse_volatile(outputs)
     chosen = [k for k, y in enumerate(outputs) if y.requires_grad]
     if not chosen or not variables:
         return [zeros_like(v.detach()) for v in variables]

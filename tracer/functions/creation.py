@@ -17,7 +17,7 @@ from ops.reference import as_dtype
 from ops.types import DEFAULT_FLOAT, DEFAULT_INTEGER, dtype_name, is_floating, numpy_dtype
 from tracer.dispatch import apply, constant
 from tracer.functions.public import public
-from tracer.modes import MODES
+from tracer.modes import INFERENCE, MODES
 from tracer.tensor import Tensor
 
 _ATOMS = frozenset((bool, int, float))
@@ -76,11 +76,14 @@ def has_tensors(data: Any) -> bool:
 
 def fresh(array: np.ndarray[Any, Any]) -> Tensor:
     """A Tensor of an array that nothing else knows; a constant in a trace."""
-    return (
+    result = (
         Tensor.of_array(array)
         if MODES.recorder is None
         else constant(array, dtype_name(array.dtype))
     )
+    if MODES.grad_enabled is INFERENCE:
+        result._requires_grad = INFERENCE
+    return result
 
 
 @public
@@ -92,7 +95,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     elements that are no numbers.
     """
     result = (
-        copied(asarray(data, dtype).detach()) if has_tensors(data) else fresh(array_of(data, dtype))
+        copied(asarray(data, dtype).data) if has_tensors(data) else fresh(array_of(data, dtype))
     )
     if requires_grad:
         result.requires_grad = True

@@ -288,8 +288,10 @@ class Conversions:
 
     @property
     def data(self: Any) -> Tensor:
-        """The same memory without history. Assigning writes into it."""
-        return self.detach()  # type: ignore[no-any-return]
+        """The same memory without history and without being volatile. Assigning writes into it."""
+        result: Tensor = self.detach()
+        result.volatile = False
+        return result
 
     @data.setter
     def data(self: Any, value: Any) -> None:
@@ -323,4 +325,4 @@ def set_data(x: Tensor, value: Any) -> None:
     new = as_tensor(value)
     if new.type.strong() != x.type.strong():
         raise ArgumentError(f"x.data takes a Tensor of x's type {x.type}, got {new.type}")
-    write(x, new.detach())
+    write(x, new.data)

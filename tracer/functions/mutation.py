@@ -38,7 +38,7 @@ def gradients_forbid(x: Tensor, *others: Any) -> bool:
     """Whether a change of x by others would have to be recorded for gradients."""
     if x.grad_fn is not None:
         return True
-    return MODES.grad_enabled and (
+    return MODES.grad_enabled is True and (
         x.requires_grad or any(isinstance(y, Tensor) and y.requires_grad for y in others)
     )
 

@@ -31,12 +31,14 @@ class CutEdge:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The fusion plan of one compiled graph. `workspace`: bytes of temporaries; `nodes`: operators after simplification."""
+    """The fusion plan of one compiled graph. `workspace`: bytes of temporaries; `nodes`: operators after simplification;
+    `residuals`: bytes that are kept with the results for a `backward()` after the call."""
 
     parts: tuple[Part, ...]
     cuts: tuple[CutEdge, ...]
     workspace: int
     nodes: tuple[str, ...]
+    residuals: int = 0
 
     @property
     def kernels(self) -> int:
@@ -54,6 +56,7 @@ class Plan:
             f"{sum(p.kind == 'library' for p in self.parts)} library calls, "
             f"{sum(p.kind == 'host' for p in self.parts)} host calls; "
             f"{self.bytes_moved:,} bytes moved, {self.workspace:,} bytes of workspace"
+            + (f", {self.residuals:,} bytes kept for backward" if self.residuals else "")
         ]
         for p in self.parts:
             lines.append(

@@ -134,6 +134,7 @@ class Module(ModuleTree):
 
     def _assign_buffer(self, name: str, value: Tensor | Array) -> None:
         new = value.detach() if isinstance(value, Tensor) else _buffer_of(value)
+        new._requires_grad = False  # what it was computed from does not make the module volatile
         old, recorder = self._buffers[name], MODES.recorder
         if recorder is None:
             self._buffers[name] = new

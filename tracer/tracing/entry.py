@@ -137,15 +137,17 @@ class Entry:
         for holder, present in recorded.grads:
             held_by(holder, leaves)._grad = results[number] if present else None
             number += present
+        for holder, flag in recorded.new_flags:
+            held_by(holder, leaves)._requires_grad = flag
         if recorded.backward is not None:
             self._attach(results, number, inputs)
         out = []
         for output in recorded.outputs:
             if output.kind == "program":
                 result = results[output.number]
-                if output.requires_grad and not result._requires_grad:
-                    result._requires_grad = True
-                    if result.grad_fn is None:
+                if result._requires_grad is not True:
+                    result._requires_grad = output.requires_grad
+                    if output.requires_grad and result.grad_fn is None:
                         result.grad_fn = CompiledNode.released_node(recorded.graph.name)
                 out.append(result)
             else:

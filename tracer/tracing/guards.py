@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tracer.modes import Untracked
 from tracer.random import default_generator
 from tracer.recording import Holder
 from tracer.tensor import Tensor, intern
@@ -134,9 +135,11 @@ def build_guard(
             name = constant(capture.object)
             known = constant(intern(capture.object.type))
             label = path.name if path else "a captured Tensor"
+            mark = capture.object._requires_grad
+            expected = keep(mark) if isinstance(mark, Untracked) else repr(mark)
             lines.append(
                 f"if {name}.type is not {known} and {name}.type != {known} or {name}._requires_grad is not "
-                f"{capture.object._requires_grad}: return {f'the type of {label} changed'!r}"
+                f"{expected}: return {f'the type of {label} changed'!r}"
             )
         else:
             name = constant(capture.object)

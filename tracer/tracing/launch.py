@@ -109,7 +109,9 @@ class _Writer:
         self.add(f"if {wrong}: return MISS")
 
     def constant(self, value: Any) -> str:
-        """A name for a value."""
+        """An expression for a value."""
+        if value is True or value is False:
+            return repr(value)
         name = f"k{len(self.constants)}"
         self.constants[name] = value
         return name
@@ -122,7 +124,7 @@ class _Writer:
     def arguments(self) -> None:
         """Check them and find their addresses."""
         self.require(
-            f"len(args) != {len(self.leaves)} or MODES.grad_enabled is not {self.grad_enabled}"
+            f"len(args) != {len(self.leaves)} or MODES.grad_enabled is not {self.constant(self.grad_enabled)}"
         )
         if self.leaves:
             self.add(f"{', '.join(f'x{k}' for k in range(len(self.leaves)))}, = args")
@@ -134,7 +136,7 @@ class _Writer:
         x, place = f"x{k}", self.position[k]
         self.require(
             f"({x}.__class__ is not Tensor and {x}.__class__ is not Parameter) or {x}.type is not {self.constant(leaf.type)} "
-            f"or {x}._requires_grad is not {leaf.requires_grad}"
+            f"or {x}._requires_grad is not {self.constant(leaf.requires_grad)}"
         )
         self._address(f"p{k}", x, place)
 
@@ -234,22 +236,23 @@ class _Writer:
             if present:
                 wanted.add(number)
                 number += 1
-        differentiable = {
-            o.number for o in recorded.outputs if o.kind == "program" and o.requires_grad
-        }
+        flags = {o.number: o.requires_grad for o in recorded.outputs if o.kind == "program"}
         for number in sorted(wanted):
             o, b = self.results[number], f"b{number}"
             self.add(f"{o} = new(Tensor)")
             type_ = self.constant(self.executable.results[number][2])
             self.add(f"{o}.type = {type_}; {o}._block = {b}; {o}._pointer = {b}.pointer")
-            history = f"; {o}.grad_fn = released" if number in differentiable else ""
-            self.add(f"{o}._requires_grad = {number in differentiable}{history}")
+            flag = flags.get(number, False)
+            history = f"; {o}.grad_fn = released" if flag else ""
+            self.add(f"{o}._requires_grad = {self.constant(flag)}{history}")
         for tensor in recorded.mutated:
             self.add(f"{self.constant(tensor.changes())}[0] += 1")
         for leaf in recorded.mutated_arguments:
             self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}._version += 1")
         for holder, grad in grads:
             self.add(f"{holder}._grad = {grad}")
+        for whose, new in recorded.new_flags:
+            self.add(f"{self.holder(whose)}._requires_grad = {self.constant(new)}")
 
     def give_back(self) -> None:
         """Return the results in their tree."""

@@ -13,6 +13,7 @@ import optree
 from ops.errors import TraceError
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
+from tracer.modes import MODES, Flag
 from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
 from tracer.tracing.signature import NAMESPACE, Leaf
@@ -35,7 +36,7 @@ class Output:
     kind: str
     number: int = 0
     object: Any = None
-    requires_grad: bool = False
+    requires_grad: Flag = False
 
 
 @dataclass(slots=True)
@@ -53,13 +54,14 @@ class Recorded:
     mutated_arguments: list[int]
     grads: list[tuple[Holder, bool]]
     read_grads: list[tuple[Holder, bool]]
-    flags: list[tuple[Any, str, bool]]
+    flags: list[tuple[Any, str, bool]]  # whether options of optimisers are 0
     modules: list[Any]
     result_count: int
     backward: Graph | None = None
     residuals: int = 0
     differentiable: list[int] = field(default_factory=list)
     cotangent_outputs: list[int] = field(default_factory=list)
+    new_flags: list[tuple[Holder, Flag]] = field(default_factory=list)  # of `requires_grad`
 
 
 def record(
@@ -90,8 +92,16 @@ def record(
         placeholders.append(placeholder)
     args, kwargs = optree.tree_unflatten(tree, placeholders)
     with recording(recorder):
+        mode = MODES.grad_enabled
         result = function(*args, **kwargs)
-        return _finish(recorder, result, placeholders, originals, dynamic, leaves)
+        if MODES.grad_enabled is not mode:
+            raise TraceError(
+                f"{name} leaves the gradient mode changed, which its compiled program would not repeat; use "
+                "`with tracer.set_grad_enabled(...):` inside, or change the mode around the call"
+            )
+        recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves)
+        recorded.new_flags = recorder.restore_flags()
+        return recorded
 
 
 def _finish(
@@ -136,7 +146,7 @@ def _finish(
                 strong = recorder.strengthen(x)
                 values.append(strong)
                 tensors.append(x)
-            outputs.append(Output("program", numbers[id(x)], requires_grad=x.requires_grad))
+            outputs.append(Output("program", numbers[id(x)], requires_grad=x._requires_grad))
     count = len(values)
     for old, new in rebound:
         recorder.assign(old, new)

@@ -14,6 +14,7 @@ import optree
 
 from ops.errors import ArgumentError
 from ops.types import Type, short
+from tracer.modes import Flag, Untracked
 from tracer.tensor import Tensor, intern
 
 _PLAIN = (bool, int, str, bytes, type(None), complex)
@@ -26,12 +27,13 @@ class Leaf:
 
     kind: str
     type: Type | None = None
-    requires_grad: bool = False
+    requires_grad: Flag = False
     value: Any = None
 
     def __str__(self) -> str:
         if self.type is not None:
-            return "float" if self.kind == "float" else short(self.type)
+            mark = f" {self.requires_grad}" if isinstance(self.requires_grad, Untracked) else ""
+            return "float" if self.kind == "float" else short(self.type) + mark
         return repr(self.value)[:60]
 
 
@@ -81,7 +83,7 @@ class _Value:
 def leaf_of(x: Any, static: bool = False) -> Leaf:
     """How an argument leaf enters the signature. `static`: a float is compared by value too."""
     if isinstance(x, Tensor):
-        return Leaf("tensor", intern(x.type.strong()), x.requires_grad)
+        return Leaf("tensor", intern(x.type.strong()), x._requires_grad)
     if isinstance(x, np.ndarray):
         return Leaf("array", intern(Type.of(x)))
     if type(x) is float:
