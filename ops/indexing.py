@@ -46,14 +46,16 @@ def _require_integers(indices: Type) -> None:
         raise DTypeError(f"indices must be integers, got {short(indices)}; cast them first")
 
 
-def _int64(g: Any, indices: Any) -> Any:
+def as_int64(g: Any, indices: Any) -> Any:
+    """Indices of an element type that ONNX takes."""
     return indices if indices.type.dtype in ("int32", "int64") else g.cast(indices, "int64")
 
 
 # ---- whole slices at indices ---------------------------------------------------------------------
 
 
-def _gather_type(x: Type, indices: Type, *, axis: int) -> Type:
+def gather_type(x: Type, indices: Type, *, axis: int) -> Type:
+    """The type of x's slices at indices."""
     _require_integers(indices)
     axis = normalize_axis(axis, x.rank)
     return Type(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
@@ -71,7 +73,8 @@ def _taken(axis: int, rank: int, indices: Type) -> tuple[Index, ...]:
     )
 
 
-def _gather_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> tuple[Index, ...]:
+def gather_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> tuple[Index, ...]:
+    """Where each element of slices at indices lies in x."""
     return _taken(attrs["axis"], types[0].rank, types[1])
 
 
@@ -93,10 +96,10 @@ _AXIS_0, _AXIS_1 = {"axis": 0}, {"axis": 1}
 
 @operator(
     "Gather",
-    type_rule=_gather_type,
-    compute=Gather(_gather_indices),
+    type_rule=gather_type,
+    compute=Gather(gather_indices),
     vjp=lambda g, n: _added_up(g, "IndexAdd", n),
-    onnx=lambda g, n: g.op("Gather", n.x, _int64(g, n.inputs[1]), axis=n.attrs.axis),
+    onnx=lambda g, n: g.op("Gather", n.x, as_int64(g, n.inputs[1]), axis=n.attrs.axis),
     samples=(
         Sample((Input((5, 4)), Input((3,), "int64", values=(4, 0, 4))), _AXIS_0),
         Sample((Input((3, 4)), Input((2, 3), "int32", values=(0, 3, -1, -4, 1, 1))), _AXIS_1),
@@ -122,13 +125,18 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     return np.take(x, checked(indices, x.shape[axis], axis % x.ndim), axis=axis)
 
 
+def index_copy_type(x: Type, indices: Type, src: Type, *, axis: int) -> Type:
+    """The type of x with its slices at indices changed by src."""
+    expected = gather_type(x, indices, axis=axis)
+    rules.same_dtype(x, src)
+    if src.shape != expected.shape:
+        raise ShapeError(f"updates must be {short(expected)}, got {short(src)}")
+    return Type(x.dtype, x.shape)
+
+
 def _index_add_type(x: Type, indices: Type, updates: Type, *, axis: int) -> Type:
     _numbers(x)
-    expected = _gather_type(x, indices, axis=axis)
-    rules.same_dtype(x, updates)
-    if updates.shape != expected.shape:
-        raise ShapeError(f"updates must be {short(expected)}, got {short(updates)}")
-    return Type(x.dtype, x.shape)
+    return index_copy_type(x, indices, updates, axis=axis)
 
 
 def _numbers(x: Type) -> None:
@@ -136,17 +144,19 @@ def _numbers(x: Type) -> None:
         raise DTypeError(f"the operand must be a number, got {short(x)}; cast it first")
 
 
-def _index_add_onnx(g: Any, n: Application) -> Any:
-    """ONNX scatters elements: index axes are made one, indices repeated for a slice's elements."""
-    x, indices, updates = n.inputs
+def elements_of_slices(g: Any, n: Application) -> tuple[Any, Any, int]:
+    """Places and updates of single elements, which are what ONNX scatters.
+
+    Axes of the indices are made one, indices repeated for a slice's elements.
+    """
+    _, indices, updates = n.inputs
     axis, shape = normalize_axis(n.attrs.axis, n.x.type.rank), n.x.type.shape
     size = product(indices.type.shape)
     line = tuple(size if k == axis else 1 for k in range(len(shape)))
     flat = (*shape[:axis], size, *shape[axis + 1 :])
-    places = g.op("Reshape", _int64(g, indices), g.shape(line), allowzero=1)
+    places = g.op("Reshape", as_int64(g, indices), g.shape(line), allowzero=1)
     places = g.op("Expand", places, g.shape(flat))
-    values = g.op("Reshape", updates, g.shape(flat), allowzero=1)
-    return _scattered(g, x, places, values, axis)
+    return places, g.op("Reshape", updates, g.shape(flat), allowzero=1), axis
 
 
 def _scattered(g: Any, x: Any, places: Any, values: Any, axis: int) -> Any:
@@ -160,13 +170,13 @@ def _scattered(g: Any, x: Any, places: Any, values: Any, axis: int) -> Any:
 @operator(
     "IndexAdd",
     type_rule=_index_add_type,
-    compute=Scatter(_gather_indices, "add"),
+    compute=Scatter(gather_indices, "add"),
     vjp=lambda g, n: (
         n.dy,
         None,
         g.Gather(n.dy, n.inputs[1], axis=n.attrs.axis) if n.needs[2] else None,
     ),
-    onnx=_index_add_onnx,
+    onnx=lambda g, n: _scattered(g, n.x, *elements_of_slices(g, n)),
     samples=(
         Sample((Input((5, 4)), Input((3,), "int64", values=(4, 0, 4)), Input((3, 4))), _AXIS_0),
         Sample(
@@ -212,11 +222,15 @@ def index_add(x: Array, indices: Array, updates: Array, *, axis: int = 0) -> Arr
 
     Raises `BoundsError` for an index out of range.
     """
+    return _added(x, slice_places(x, indices, axis), updates)
+
+
+def slice_places(x: Array, indices: Array, axis: int) -> Array:
+    """The row-major positions in x of the elements of its slices at indices."""
     axis = axis % x.ndim
     places = checked(indices, x.shape[axis], axis).reshape(-1)
     outer, inner = np.arange(math.prod(x.shape[:axis])), np.arange(math.prod(x.shape[axis + 1 :]))
-    slices = (outer[:, None] * x.shape[axis] + places)[..., None] * inner.size + inner
-    return _added(x, slices, updates)
+    return np.asarray((outer[:, None] * x.shape[axis] + places)[..., None] * inner.size + inner)
 
 
 def _added(x: Array, places: Array, updates: Array) -> Array:
@@ -231,7 +245,8 @@ def _added(x: Array, places: Array, updates: Array) -> Array:
 # ---- single elements at indices ------------------------------------------------------------------
 
 
-def _elements_type(x: Type, indices: Type, *, axis: int) -> Type:
+def elements_type(x: Type, indices: Type, *, axis: int) -> Type:
+    """The type of x's elements at indices."""
     _require_integers(indices)
     axis = normalize_axis(axis, x.rank)
     if indices.rank != x.rank:
@@ -242,7 +257,8 @@ def _elements_type(x: Type, indices: Type, *, axis: int) -> Type:
     return Type(x.dtype, indices.shape)
 
 
-def _element_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> tuple[Index, ...]:
+def element_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> tuple[Index, ...]:
+    """Where each element at an index lies in x."""
     rank = types[0].rank
     axis = normalize_axis(attrs["axis"], rank)
     every = tuple(range(rank))
@@ -253,10 +269,10 @@ def _element_indices(types: Sequence[Type], result: Type, attrs: Attributes) -> 
 
 @operator(
     "GatherElements",
-    type_rule=_elements_type,
-    compute=Gather(_element_indices),
+    type_rule=elements_type,
+    compute=Gather(element_indices),
     vjp=lambda g, n: _added_up(g, "ScatterAdd", n),
-    onnx=lambda g, n: g.op("GatherElements", n.x, _int64(g, n.inputs[1]), axis=n.attrs.axis),
+    onnx=lambda g, n: g.op("GatherElements", n.x, as_int64(g, n.inputs[1]), axis=n.attrs.axis),
     samples=(
         Sample((Input((3, 4)), Input((3, 2), "int64", values=(3, 0, -1, 1, 2, 2))), _AXIS_1),
         Sample((Input((3, 4)), Input((1, 3), "int32", values=(2, -3, 0))), _AXIS_0),
@@ -277,34 +293,40 @@ def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
 
     Raises `BoundsError` for an index out of range.
     """
-    return np.asarray(x[_positions(x, indices, axis)])
+    return np.asarray(x[element_places(x, indices, axis)])
 
 
-def _positions(x: Array, indices: Array, axis: int) -> tuple[Array, ...]:
+def element_places(x: Array, indices: Array, axis: int) -> tuple[Array, ...]:
+    """The index of each element in NumPy's form."""
     axis = axis % x.ndim
     places: list[Array] = list(np.indices(indices.shape, sparse=True))
     places[axis] = checked(indices, x.shape[axis], axis)
     return tuple(places)
 
 
-def _scatter_type(x: Type, indices: Type, updates: Type, *, axis: int) -> Type:
-    _numbers(x)
-    expected = _elements_type(x, indices, axis=axis)
-    rules.same_dtype(x, updates)
-    if updates.shape != expected.shape:
-        raise ShapeError(f"updates must be {short(expected)} as the indices, got {short(updates)}")
+def scatter_type(x: Type, indices: Type, src: Type, *, axis: int) -> Type:
+    """The type of x with its elements at indices changed by src."""
+    expected = elements_type(x, indices, axis=axis)
+    rules.same_dtype(x, src)
+    if src.shape != expected.shape:
+        raise ShapeError(f"updates must be {short(expected)} as the indices, got {short(src)}")
     return Type(x.dtype, x.shape)
+
+
+def _scatter_add_type(x: Type, indices: Type, updates: Type, *, axis: int) -> Type:
+    _numbers(x)
+    return scatter_type(x, indices, updates, axis=axis)
 
 
 def _scatter_onnx(g: Any, n: Application) -> Any:
     x, indices, updates = n.inputs
-    return _scattered(g, x, _int64(g, indices), updates, n.attrs.axis)
+    return _scattered(g, x, as_int64(g, indices), updates, n.attrs.axis)
 
 
 @operator(
     "ScatterAdd",
-    type_rule=_scatter_type,
-    compute=Scatter(_element_indices, "add"),
+    type_rule=_scatter_add_type,
+    compute=Scatter(element_indices, "add"),
     vjp=lambda g, n: (
         n.dy,
         None,
@@ -356,5 +378,5 @@ def scatter_add(x: Array, indices: Array, updates: Array, *, axis: int = 0) -> A
 
     Equal indices add up in order. Raises `BoundsError` for an index out of range.
     """
-    places = np.broadcast_arrays(*_positions(x, indices, axis))
+    places = np.broadcast_arrays(*element_places(x, indices, axis))
     return _added(x, np.ravel_multi_index(places, x.shape), updates)

@@ -10,6 +10,7 @@ from ops import control as control
 from ops import creation as creation
 from ops import division as division
 from ops import extremes as extremes
+from ops import index_copies as index_copies
 from ops import indexing as indexing
 from ops import logic as logic
 from ops import movement as movement

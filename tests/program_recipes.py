@@ -287,17 +287,17 @@ def _gather_elements(d: Drawer, op: Operator) -> None:
     d.emit("GatherElements", [x, d.index(n, tuple(shape))], {"axis": axis})  # type: ignore[arg-type]
 
 
-@_recipe("IndexAdd")
+@_recipe("IndexAdd", "IndexCopy")
 def _index_add(d: Drawer, op: Operator) -> None:
     dtype = d.dtype(op)
     x = d.operand(dtype, 1)
     axis, shape = d.axis(x.type.rank) % x.type.rank, x.type.shape
     indices = d.index(int(shape[axis]), d.pick(((3,), (2, 3), (), (17,))))
     updates = d.exactly(dtype, (*shape[:axis], *indices.type.shape, *shape[axis + 1 :]))  # type: ignore[arg-type]
-    d.emit("IndexAdd", [x, indices, updates], {"axis": axis})
+    d.emit(op.name, [x, indices, updates], {"axis": axis})
 
 
-@_recipe("ScatterAdd")
+@_recipe("ScatterAdd", "ScatterElements")
 def _scatter_add(d: Drawer, op: Operator) -> None:
     dtype = d.dtype(op)
     x = d.operand(dtype, 1)
@@ -305,7 +305,7 @@ def _scatter_add(d: Drawer, op: Operator) -> None:
     n = int(shape[axis])
     shape[axis] = d.pick((1, 3, n))
     indices = d.index(n, tuple(shape))  # type: ignore[arg-type]
-    d.emit("ScatterAdd", [x, indices, d.exactly(dtype, tuple(shape))], {"axis": axis})  # type: ignore[arg-type]
+    d.emit(op.name, [x, indices, d.exactly(dtype, tuple(shape))], {"axis": axis})  # type: ignore[arg-type]
 
 
 @_recipe("OneHot")

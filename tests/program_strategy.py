@@ -33,7 +33,8 @@ SMOOTH = (
     "Variance", "ReduceLogSumExp", "Softmax", "LogSoftmax", "MatMul", "Reshape", "Expand",
     "Transpose", "Slice", "Concat", "Split", "Pad", "Gather", "GatherElements", "IndexAdd",
     "ScatterAdd", "Unsqueeze", "Flatten", "Diagonal", "Tile", "Repeat", "Roll", "PadBorder",
-    "Trilu", "Where", "CumSum", "SliceScatter", "LayerNormalization", "RMSNormalization", "SoftmaxCrossEntropy",
+    "Trilu", "Where", "CumSum", "SliceScatter", "IndexCopy",
+    "ScatterElements", "LayerNormalization", "RMSNormalization", "SoftmaxCrossEntropy",
 )  # fmt: skip
 COMMON = (
     "Add", "Mul", "Sub", "Neg", "Abs", "Maximum", "Where", "ReduceSum", "ReduceMax", "Transpose",

@@ -567,7 +567,7 @@ AGREEING: dict[str, tuple[Any, ...]] = {
     "triu": (-1,),
 }
 
-ORDER = {"where", "gather"}
+ORDER = {"where", "gather", "scatter"}
 
 
 def shared_names() -> set[str]:

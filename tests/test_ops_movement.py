@@ -154,8 +154,8 @@ def test_an_index_out_of_range_is_named(name: str) -> None:
         evaluate(lookup(name), (x[:, :0], np.array([[0]])), {"axis": 1})
 
 
-@pytest.mark.parametrize("name", ["IndexAdd", "ScatterAdd"])
-def test_adding_at_an_index_out_of_range_changes_nothing(name: str) -> None:
+@pytest.mark.parametrize("name", ["IndexAdd", "ScatterAdd", "IndexCopy", "ScatterElements"])
+def test_changing_at_an_index_out_of_range_changes_nothing(name: str) -> None:
     x, updates = np.zeros(3, np.float32), np.ones(2, np.float32)
     with pytest.raises(BoundsError, match="index 3 is out of range"):
         evaluate(lookup(name), (x, np.array([0, 3]), updates), {"axis": 0})
@@ -229,6 +229,8 @@ LINEAR = [
     "GatherElements",
     "IndexAdd",
     "ScatterAdd",
+    "IndexCopy",
+    "ScatterElements",
     "SliceScatter",
     "DiagonalScatter",
     "ReduceSum",

@@ -83,6 +83,74 @@ def test_functions_replace_parts() -> None:
         tracer.slice_scatter(t, np.zeros((2, 3, 4), np.float32))
 
 
+# ---- elements at indices -------------------------------------------------------------------------
+
+
+def test_of_equal_indices_the_last_one_counts() -> None:
+    x = np.zeros((3, 2))
+    rows = np.arange(8.0).reshape(4, 2) + 1
+    places = np.array([2, 0, -1, 0])
+    (found,) = evaluate(lookup("IndexCopy"), (x, places, rows), {"axis": 0})
+    assert found.tolist() == [[7, 8], [0, 0], [5, 6]]
+    dx, _, drows = gradients(lookup("IndexCopy"), (x, places, rows), {"axis": 0}, (found + 1,))
+    assert dx is not None and drows is not None
+    assert dx.tolist() == [[0, 0], [1, 1], [0, 0]]
+    assert drows.tolist() == [[0, 0], [0, 0], [6, 7], [8, 9]]
+    columns = np.array([[1, 1, -2, 1]])
+    (found,) = evaluate(
+        lookup("ScatterElements"), (x, columns, rows.reshape(2, 4)[:1]), {"axis": 1}
+    )
+    assert found.tolist() == [[3, 4], [0, 0], [0, 0]]
+
+
+def test_compiled_writes_come_in_order_on_any_number_of_threads() -> None:
+    rng = np.random.default_rng(0)
+    x, src = rng.normal(size=(50, 600)), rng.normal(size=(4000, 600))
+    places = rng.integers(-50, 50, 4000)
+    expected = x.copy()
+    for k, place in enumerate(places):
+        expected[place] = src[k]
+    copy = tracer.trace(lambda x, i, src: tracer.index_copy(x, i, src, 0))
+    for threads in (1, 2):
+        before = tracer.get_num_threads()
+        tracer.set_num_threads(threads)
+        try:
+            assert copy(x, places, src).numpy().tobytes() == expected.tobytes()
+        finally:
+            tracer.set_num_threads(before)
+
+
+def test_an_index_out_of_range_writes_nothing() -> None:
+    state = tracer.zeros(4)
+
+    @tracer.trace
+    def fill(places: Any) -> None:
+        state.copy_(tracer.index_copy(state, places, 1.0))
+
+    fill(np.array([1, -1]))
+    assert state.tolist() == [0, 1, 0, 1]
+    for wrong in (4, -5):
+        with pytest.raises(tracer.BoundsError, match="IndexCopy: an index is out of range"):
+            fill(np.array([0, wrong]))
+        assert state.tolist() == [0, 1, 0, 1]
+
+
+def test_functions_write_elements() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    t = tracer.tensor(x, requires_grad=True)
+    assert tracer.scatter(t, [[2], [0]], 9.0, axis=1).tolist() == [[0, 1, 9], [9, 4, 5]]
+    assert t.scatter(1, [[2], [0]], value=9).tolist() == [[0, 1, 9], [9, 4, 5]]
+    assert t.index_fill(1, [0, 2], 7).tolist() == [[7, 1, 7], [7, 4, 7]]
+    found = t.index_copy(0, [1], t[:1] * 2)
+    assert found.tolist() == [[0, 1, 2], [0, 2, 4]]
+    found.sum().backward()
+    assert t.grad is not None and t.grad.tolist() == [[3, 3, 3], [0, 0, 0]]
+    with pytest.raises(tracer.ArgumentError, match="either src or value"):
+        t.scatter(1, [[2], [0]])
+    with pytest.raises(tracer.BoundsError, match="index 3 is out of range"):
+        tracer.scatter(t, [[3], [0]], 0.0, axis=1)
+
+
 # ---- what simplification makes of them -----------------------------------------------------------
 
 

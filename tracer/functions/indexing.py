@@ -133,6 +133,33 @@ def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
 
 
 @public
+def scatter(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
+    """x with each element of src in the place of that at its index along an axis.
+
+    src has the shape of indices and x's element type, or is one number. Of equal places the last
+    one counts.
+    """
+    x, where = strong(as_tensor(x)), as_indices(indices)
+    value = same_type(x, src, where.type.shape)
+    result: Tensor = apply("ScatterElements", x, where, value, axis=axis)
+    return result
+
+
+@public
+def index_copy(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
+    """x with src's slices in the place of its own at indices along an axis.
+
+    src has shape x.shape[:axis] + indices.shape + x.shape[axis+1:] and x's element type, or is one
+    number. Of equal indices the last one counts.
+    """
+    x, where = strong(as_tensor(x)), as_indices(indices)
+    place = normalize_axis(axis, x.ndim)
+    shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
+    result: Tensor = apply("IndexCopy", x, where, same_type(x, src, shape), axis=place)
+    return result
+
+
+@public
 def one_hot(
     indices: Any, /, num_classes: int | Dim | None = None, axis: int = -1, dtype: Any = "float32"
 ) -> Tensor:
@@ -205,4 +232,14 @@ def _int64(size: Any) -> Tensor:
     return fresh(np.asarray(size, np.int64))
 
 
-__all__ = ["gather", "index_add", "nonzero", "one_hot", "scatter_add", "take", "take_along_axis"]
+__all__ = [
+    "gather",
+    "index_add",
+    "index_copy",
+    "nonzero",
+    "one_hot",
+    "scatter",
+    "scatter_add",
+    "take",
+    "take_along_axis",
+]

@@ -206,6 +206,18 @@ class Indexing:
         """Self with each element of src added at its index along an axis."""
         return indexing.scatter_add(self, index, src, dim)
 
+    def scatter(self, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Tensor:
+        """Self with each element of src, or one value, in the place of that at its index."""
+        return indexing.scatter(self, index, one_of(src, value), dim)
+
+    def index_copy(self, dim: int, index: Any, source: Any) -> Tensor:
+        """Self with the slices of source in the place of its own at indices along an axis."""
+        return indexing.index_copy(self, index, source, dim)
+
+    def index_fill(self, dim: int, index: Any, value: Any) -> Tensor:
+        """Self with its slices at indices along an axis filled with one value."""
+        return indexing.index_copy(self, index, value, dim)
+
     def slice_scatter(
         self, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
     ) -> Tensor:
@@ -243,6 +255,14 @@ def needed_axis(dim: Any, axis: Any) -> Any:
     if chosen is None:
         raise ArgumentError("an axis is needed; pass dim")
     return chosen
+
+
+@public
+def one_of(src: Any, value: Any) -> Any:
+    """What is written, given as `src` or `value`. Raises `ArgumentError` for both or neither."""
+    if (src is None) == (value is None):
+        raise ArgumentError("scatter takes either src or value")
+    return value if src is None else src
 
 
 @public
