@@ -15,6 +15,8 @@ import numpy as np
 from ops.errors import TraceError
 from ops.operator import Attributes, Operator
 from ops.types import Type, short
+from tracer.autograd.history import next_sequence
+from tracer.autograd.hooks import RemovableHandle
 from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.modes import MODES, Flag
 from tracer.source import here
@@ -72,6 +74,9 @@ class Recorder:
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.gradient_origin: Origin | None = None
+        # registered on what lies outside, each with the user's line
+        self.hooks: list[tuple[RemovableHandle, str]] = []
+        self.history_start = next_sequence()
         self.made: dict[Value, Node] = {}
         self._bases: dict[Value, Value] = {}  # of views
         self._views: dict[Value, list[Value]] = {}  # the other way round
@@ -279,6 +284,8 @@ class recording:  # noqa: N801 - a context manager
         return self.recorder
 
     def __exit__(self, *_: object) -> None:
+        for handle, _line in self.recorder.hooks:
+            handle.remove()
         MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
         self.recorder.restore()
         self.recorder.restore_flags()

@@ -14,7 +14,10 @@ from ops.types import Type, is_floating, numpy_dtype, short
 from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from tracer.autograd.history import Node as HistoryNode
+    from tracer.autograd.hooks import AccumulateGrad, RemovableHandle
     from tracer.functions.methods import Methods
     from tracer.graph import Value
     from tracer.recording import Recorder
@@ -50,6 +53,7 @@ class Tensor(Methods):
 
     __slots__ = (
         "__weakref__",
+        "_accumulator",
         "_array",
         "_block",
         "_changes",
@@ -65,6 +69,7 @@ class Tensor(Methods):
     )
     __array_priority__ = 1000
     type: Type
+    _accumulator: AccumulateGrad | None
     _changes: list[int] | None
     output_number: int
     retains_grad: bool
@@ -357,6 +362,11 @@ class Tensor(Methods):
         return self.grad_fn is None
 
     @property
+    def output_nr(self) -> int:
+        """Which result of `grad_fn`'s operation this is; 0 for a leaf."""
+        return self.output_number
+
+    @property
     def grad(self) -> Tensor | None:
         """The gradient accumulated by `backward`, or None."""
         recorder = MODES.recorder
@@ -364,9 +374,14 @@ class Tensor(Methods):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if value is not None and value.type.strong() != self.type.strong():
-            raise GradError(
-                f"a gradient must be {short(self.type)} like its Tensor, got {short(value.type)}"
+        if value is not None and (
+            not isinstance(value, Tensor) or value.type.strong() != self.type.strong()
+        ):
+            got = short(value.type) if isinstance(value, Tensor) else type(value).__name__
+            raise _located(
+                GradError(
+                    f"a gradient must be {short(self.type)} like its Tensor, or None, got {got}"
+                )
             )
         recorder = MODES.recorder
         if recorder is None:
@@ -390,21 +405,45 @@ class Tensor(Methods):
         return result
 
     def backward(
-        self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Tensor | Sequence[Tensor] | None = None,
     ) -> None:
-        """Accumulate gradients in `.grad` of the leaves that this depends on. `gradient`: of this, ones for a 0-d Tensor."""
+        """Accumulate gradients in `.grad` of the leaves that this depends on, or of `inputs` only.
+
+        `gradient`: of this, 1 for a Tensor of one element. `retain_graph`: whether it may be called again; as `create_graph`
+        unless given.
+        """
         from tracer.autograd.engine import backward
 
-        backward([self], None if gradient is None else [gradient], retain_graph, create_graph)
+        backward([self], [gradient], retain_graph, create_graph, inputs)
 
     def retain_grad(self) -> None:
         """`backward` keeps `.grad` of this although it is no leaf. Raises `GradError` if it requires no gradient."""
         if not self._requires_grad:
             why = "is volatile" if self.volatile else "requires no gradient"
             raise _located(GradError(f"{short(self.type)} {why}, so there is none to keep"))
-        self.retains_grad = True
         if self.grad_fn is not None:
+            self.retains_grad = True
             self.grad_fn.retain(self)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """`hook(gradient)` runs whenever the gradient of this has been computed; what it returns stands in for it.
+
+        Hooks run in the order in which they were registered, before `.grad` is written. The handle's `remove()` takes it
+        away. Raises `GradError` if this requires no gradient.
+        """
+        from tracer.autograd.hooks import register_on_tensor
+
+        return register_on_tensor(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+        """`hook(leaf)` runs when a backward has written `.grad` of this leaf. Raises `GradError` for what is no leaf."""
+        from tracer.autograd.hooks import register_after_accumulation
+
+        return register_after_accumulation(self, hook)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if self.grad_fn is not None:
@@ -439,6 +478,7 @@ def _located(error: TracerError) -> Exception:
 
 _new = object.__new__
 _UNSET: dict[str, Any] = {
+    "_accumulator": None,
     "_array": None,
     "_block": None,
     "_changes": None,

@@ -10,9 +10,16 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ops.errors import GradError
+from ops.errors import GradError, TraceError
 from ops.operator import Application, Attributes, NoGradient, Operator
 from ops.types import Type, is_floating, short
+from tracer.autograd.hooks import (
+    AccumulateGrad,
+    NodeHooks,
+    RemovableHandle,
+    accumulator_of,
+    require_callable,
+)
 from tracer.dispatch import Unsaved
 from tracer.graph import GraphBuilder, Value
 from tracer.modes import MODES
@@ -20,6 +27,7 @@ from tracer.source import here
 from tracer.tensor import Tensor
 
 _sequence = itertools.count()
+next_sequence: Callable[[], int] = _sequence.__next__
 _SAVED: dict[Any, tuple[tuple[bool, ...], tuple[bool, ...]]] = {}
 
 
@@ -30,13 +38,13 @@ class Node:
         "__weakref__",
         "attrs",
         "edges",
+        "hooks",
         "inputs",
         "needs",
         "op",
         "origin",
         "outputs",
         "released",
-        "retained",
         "sequence",
         "states",
         "types",
@@ -54,7 +62,7 @@ class Node:
             op, attrs, [x.type for x in inputs], [y.type for y in outputs], needs
         )
         self.op, self.attrs, self.needs = op, attrs, needs
-        self.sequence = next(_sequence)
+        self.sequence = next_sequence()
         self.origin = here()
         self.types = tuple(y.type for y in outputs)
         self.edges: tuple[Any, ...] = tuple(
@@ -86,23 +94,42 @@ class Node:
                 y._version if keep else None for y, keep in zip(outputs, keep_outputs, strict=True)
             )
         self.released = False
-        self.retained: dict[int, weakref.ref[Tensor]] | None = None
+        self.hooks: NodeHooks | None = None
+
+    def waiting(self) -> NodeHooks:
+        """What waits here for gradients, to be added to."""
+        if self.hooks is None:
+            self.hooks = NodeHooks()
+        return self.hooks
 
     def retain(self, tensor: Tensor) -> None:
         """`backward` keeps the gradient of this result too, as long as the result is there."""
-        if self.retained is None:
-            self.retained = {}
-        self.retained[tensor.output_number] = weakref.ref(tensor)
+        self.waiting().retained[tensor.output_number] = weakref.ref(tensor)
 
-    @property
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(gradients of the inputs, gradients of the results)` runs after the node's backward.
+
+        Both are tuples, with None where there is no gradient. A tuple that it returns stands in for the first.
+        """
+        require_callable(hook)
+        return self.waiting().after.add(hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(gradients of the results)` runs before the node's backward, which gets what it returns instead."""
+        require_callable(hook)
+        return self.waiting().before.add(hook)
+
     def name(self) -> str:
-        """The operator's name."""
-        return self.op.name
+        """The name of the operation that this goes back over, such as MulBackward."""
+        return f"{self.op.name}Backward"
 
     @property
-    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        """(node, output number) for each input; (None, 0) for leaves."""
-        return tuple(e if isinstance(e, tuple) else (None, 0) for e in self.edges)
+    def next_functions(self) -> tuple[tuple[Node | AccumulateGrad | None, int], ...]:
+        """(node, output number) for each input: an `AccumulateGrad` for a leaf, None where no gradient is needed."""
+        return tuple(
+            (None, 0) if e is None else e if isinstance(e, tuple) else (accumulator_of(e), 0)
+            for e in self.edges
+        )
 
     def release(self) -> None:
         """Drop saved Tensors."""
@@ -158,7 +185,7 @@ class Node:
         return result
 
     def __repr__(self) -> str:
-        return f"<{self.op.name}Backward>"
+        return f"<{self.name()}>"
 
 
 def saved(
@@ -237,7 +264,7 @@ class CompiledNode(Node):
         self.borrowed = tuple((x, x._version) for x in borrowed)
         self.graph, self.executable, self.label, self.again = graph, executable, label, again
         self.residuals, self.sources = tuple(residuals), tuple(sources)
-        self.sequence = next(_sequence)
+        self.sequence = next_sequence()
         self.origin = here()
         self.types = tuple(y.type for y in outputs)
         self.needs = (True,) * len(sources)
@@ -245,7 +272,7 @@ class CompiledNode(Node):
             x if x.grad_fn is None else (x.grad_fn, x.output_number) for x in sources
         )
         self.inputs = tuple(Unsaved(x.type) for x in sources)
-        self.outputs, self.states, self.released, self.retained = (), (), False, None
+        self.outputs, self.states, self.released, self.hooks = (), (), False, None
 
     @staticmethod
     def released_node(label: str) -> CompiledNode:
@@ -255,10 +282,9 @@ class CompiledNode(Node):
         node.released = True
         return node
 
-    @property
     def name(self) -> str:
-        """The traced function's name."""
-        return self.label
+        """The name of the traced function that this goes back over."""
+        return f"{self.label}Backward"
 
     def release(self) -> None:
         """Drop the residuals."""
@@ -310,11 +336,36 @@ class CompiledNode(Node):
             builder.zeros(x.type) if g is None else g for x, g in zip(fresh, found, strict=True)
         ]
 
-    def __repr__(self) -> str:
-        return f"<{self.label}Backward>"
-
 
 _ANY = Type("float32")
+
+
+class Outside(Node):
+    """The history, inside a trace, of an argument that has one outside: the trace does not know it."""
+
+    __slots__ = ("label",)
+
+    def __init__(self, argument: Tensor) -> None:
+        node = argument.grad_fn
+        assert node is not None
+        self.label, self.origin, self.sequence = node.name(), node.origin, next_sequence()
+        self.types, self.edges, self.inputs, self.needs = (argument.type,), (), (), ()
+        self.outputs, self.states, self.released, self.hooks = (), (), False, None
+
+    def name(self) -> str:
+        """The name of the operation outside."""
+        return self.label
+
+    def release(self) -> None:
+        """Nothing is saved."""
+
+    def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
+        """Raises `TraceError`: what is behind the argument is not part of the program."""
+        raise TraceError(
+            f"a backward inside a traced function reaches an argument that {self.label} at {self.origin.source} made outside: "
+            "the compiled program does not know what is behind it. Call backward on the traced function's result, compute "
+            "this inside too, or pass x.detach()"
+        )
 
 
 def replay(graph: Any, inputs: Sequence[Tensor], builder: Any) -> list[Tensor]:

@@ -12,6 +12,7 @@ from ops.types import dtype_name, is_floating, short
 from tracer.dispatch import located
 from tracer.functions.public import public
 from tracer.modes import MODES
+from tracer.nn.hooks import HookedModule, call_with_hooks
 from tracer.nn.parameter import Parameter
 from tracer.nn.tree import ModuleTree
 from tracer.state import Array, fitted, outside_traces, require_writable, write
@@ -28,7 +29,7 @@ class IncompatibleKeys(NamedTuple):
     unexpected_keys: list[str]
 
 
-class Module(ModuleTree):
+class Module(ModuleTree, HookedModule):
     """Base class of models and layers.
 
     Assigning a `Parameter` or a `Module` to an attribute registers it under that name;
@@ -51,10 +52,12 @@ class Module(ModuleTree):
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run `forward`; in a trace its nodes carry the module's path."""
-        recorder = MODES.recorder
+        """Run `forward` between hooks; in a trace its nodes carry the module's path."""
+        recorder, hooks = MODES.recorder, self.__dict__.get("_hooks")
         if recorder is None:
-            return self.forward(*args, **kwargs)
+            if hooks is None:
+                return self.forward(*args, **kwargs)
+            return call_with_hooks(self, hooks, args, kwargs)
         self._register(recorder.modules)
         before, parents = MODES.scope, MODES.modules
         name = self._name_below(parents[-1] if parents else None)
@@ -62,7 +65,9 @@ class Module(ModuleTree):
         MODES.scope = (*before, f"{kind}[{name}]" if name is not None else kind)
         MODES.modules = (*parents, self)
         try:
-            return self.forward(*args, **kwargs)
+            if hooks is None:
+                return self.forward(*args, **kwargs)
+            return call_with_hooks(self, hooks, args, kwargs)
         finally:
             MODES.scope, MODES.modules = before, parents
 

@@ -12,6 +12,7 @@ import optree
 from ops.errors import GradError
 from ops.types import Type
 from tracer.autograd.history import CompiledNode, replay
+from tracer.autograd.hooks import functions_of
 from tracer.dispatch import BUILDER
 from tracer.execution import Executable
 from tracer.graph import Graph, used
@@ -46,7 +47,13 @@ class Entry:
             for n, x, leaf in zip(names, leaves, signature, strict=True)
             if leaf.kind == "object"
         }
-        self.guard, self.paths, self.guard_source = build_guard(fn, recorded, objects)
+        hooks = [
+            hook
+            for x, leaf in zip(leaves, signature, strict=True)
+            if leaf.requires_grad
+            for hook in functions_of(x)
+        ]
+        self.guard, self.paths, self.guard_source = build_guard(fn, recorded, objects, hooks)
         self.trace_seconds = 0.0
         self._executable: Executable | None = None
         self._backward: Executable | None = None

@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tracer.autograd.hooks import REGISTRATIONS, HookWatch, name_of
 from tracer.modes import Untracked
 from tracer.random import default_generator
 from tracer.recording import Holder
@@ -21,12 +22,12 @@ Guard = Callable[[Any, Sequence[Any]], str | None]
 
 
 def build_guard(
-    fn: Any, recorded: Recorded, objects: Mapping[str, Any]
+    fn: Any, recorded: Recorded, objects: Mapping[str, Any], hooks: Sequence[Any] = ()
 ) -> tuple[Guard, dict[int, Path], str]:
     """(guard, paths of captured objects by id, source). `guard(fn, leaves)` is None when all holds, else what changed.
 
     `objects`: arguments that the signature compares by identity, such as modules, under their names; what was read through them
-    has a path too.
+    has a path too. `hooks`: those of arguments.
     """
     plain = fn
     while not isinstance(plain, types.FunctionType) and hasattr(plain, "__func__"):
@@ -45,11 +46,20 @@ def build_guard(
         names_of[name] = f"k{len(constants)}"
         constants[names_of[name]] = item
         roots.append((item, Path(names_of[name], name)))
+    captured = [c.object for c in recorded.captures if isinstance(c.object, Tensor)]
+    watch = HookWatch([*captured, *recorded.modules])
+    constants["watch"], constants["registrations"] = watch, REGISTRATIONS
+    for hook in (*hooks, *watch.functions()):
+        name = f"k{len(constants)}"
+        constants[name] = hook
+        roots.append((hook, Path(name, name_of(hook))))
     targets: dict[int, Any] = {id(c.object): c.object for c in recorded.captures}
     targets |= {id(s.container): s.container for s in recorded.scalars}
     targets |= {id(m): m for m in recorded.modules}
     paths = find_paths(roots, targets, plain)
-    lines: list[str] = []
+    lines: list[str] = [
+        "if watch.seen != registrations.count and watch.changed(): return 'hooks were registered or removed'"
+    ]
 
     def constant(value: Any) -> str:
         name = f"k{len(constants)}"
@@ -86,6 +96,7 @@ def build_guard(
     given = {name: Found(constants[key], key, name) for name, key in names_of.items()}
     starts: list[tuple[Found, Mapping[str, Found]]] = [(Found(fn, "fn", ""), given)]
     starts += [(Found(m, keep(m), type(m).__name__), {}) for m in recorded.modules]
+    starts += [(Found(h, keep(h), name_of(h)), {}) for h in (*hooks, *watch.functions())]
     for found in reads(starts, keep):
         if isinstance(found.value, SCALARS):
             equal(found.expression, found.value, f"{found.name} was {found.value!r}")

@@ -18,6 +18,7 @@ from tracer.modes import MODES
 from tracer.nn.parameter import Parameter
 from tracer.recording import Holder
 from tracer.tensor import Array, Tensor, is_plain
+from tracer.tracing.signature import arrival_of
 
 if TYPE_CHECKING:
     from tracer.tracing.entry import Entry
@@ -85,6 +86,7 @@ class _Writer:
             "ready_to_write": ready_to_write,
             "array_pointer": array_pointer,
             "array_to_write": array_to_write,
+            "arrival_of": arrival_of,
             "allocate": allocate,
             "new": object.__new__,
             "guard": entry.guard,
@@ -138,6 +140,8 @@ class _Writer:
             f"({x}.__class__ is not Tensor and {x}.__class__ is not Parameter) or {x}.type is not {self.constant(leaf.type)} "
             f"or {x}._requires_grad is not {self.constant(leaf.requires_grad)}"
         )
+        if leaf.requires_grad:
+            self.require(f"arrival_of({x}) != {self.constant(leaf.value)}")
         self._address(f"p{k}", x, place)
 
     def _array(self, k: int, leaf: Leaf) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import optree
 
 from ops.errors import TraceError
+from tracer.autograd.history import Outside
+from tracer.autograd.hooks import refuse_left_over
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
 from tracer.modes import MODES, Flag
@@ -87,6 +89,9 @@ def record(
             recorder.numbers[value] = number
         elif leaf.kind == "tensor":
             recorder.arguments[id(placeholder)] = number, x
+            placeholder._accumulator = x._accumulator
+            if x.grad_fn is not None:
+                placeholder.grad_fn = Outside(x)
         originals[number] = value
         dynamic.append(number)
         placeholders.append(placeholder)
@@ -155,6 +160,7 @@ def _finish(
     values += [placeholders[k]._value for k in mutated_arguments]
     grads = list(recorder.grads.values())
     values += [recorder.value_of(g) for _, g in grads if g is not None]
+    refuse_left_over(recorder.hooks)
     recorded = Recorded(
         graph=recorder.builder.build(()),
         captures=[*recorder.captures.values(), *(c for c, _ in recorder.grad_captures.values())],
@@ -202,7 +208,7 @@ def _add_backward(
 ) -> None:
     """For results whose gradients may be asked for later: the graph from their cotangents to those of the inputs, and the
     forward values that it reads, which become further outputs."""
-    from tracer.autograd.engine import grad
+    from tracer.autograd.engine import cotangents_at
 
     objects = [None if c.is_grad else c.object for c in recorded.captures]
     candidates: list[tuple[int, Tensor]] = [
@@ -216,13 +222,7 @@ def _add_backward(
     ]
     forward_count = len(recorder.builder.nodes)
     cotangents = [Tensor.of_value(Value(tensors[k].type.strong()), recorder) for k in live]
-    found = grad(
-        [tensors[k] for k in live],
-        [t for _, t in candidates],
-        cotangents,
-        retain_graph=True,
-        allow_unused=True,
-    )
+    found = cotangents_at([tensors[k] for k in live], [t for _, t in candidates], cotangents)
     backward_nodes = recorder.builder.nodes[forward_count:]
     recorder.builder.nodes = recorder.builder.nodes[:forward_count]
     outputs = [recorder.value_of(g) for g in found if g is not None]

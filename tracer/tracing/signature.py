@@ -14,6 +14,7 @@ import optree
 
 from ops.errors import ArgumentError
 from ops.types import Type, short
+from tracer.autograd.hooks import state_of
 from tracer.modes import Flag, Untracked
 from tracer.tensor import Tensor, intern
 
@@ -23,7 +24,10 @@ NAMESPACE = "tracer"
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One argument leaf: "tensor", "array", "float" (inputs), "static" (by value) or "object" (by identity)."""
+    """One argument leaf: "tensor", "array", "float" (inputs), "static" (by value) or "object" (by identity).
+
+    `value` of a tensor that requires a gradient: its hooks, or that it has a history.
+    """
 
     kind: str
     type: Type | None = None
@@ -83,7 +87,8 @@ class _Value:
 def leaf_of(x: Any, static: bool = False) -> Leaf:
     """How an argument leaf enters the signature. `static`: a float is compared by value too."""
     if isinstance(x, Tensor):
-        return Leaf("tensor", intern(x.type.strong()), x._requires_grad)
+        arrival = arrival_of(x) if x._requires_grad is True else None
+        return Leaf("tensor", intern(x.type.strong()), x._requires_grad, arrival)
     if isinstance(x, np.ndarray):
         return Leaf("array", intern(Type.of(x)))
     if type(x) is float:
@@ -93,6 +98,11 @@ def leaf_of(x: Any, static: bool = False) -> Leaf:
     if isinstance(x, (*_PLAIN, float)):
         return Leaf("static", value=_Value(x))
     return Leaf("object", value=_Same(x))
+
+
+def arrival_of(x: Tensor) -> tuple[int, ...] | None:
+    """What the gradient of an argument meets: the hooks of a leaf, None for none; () is another way back than a leaf's."""
+    return () if x.grad_fn is not None else state_of(x) or None
 
 
 def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
