@@ -1,38 +1,17 @@
-"""Attributes of operators: their declared types, their values for one application, arrays as attributes."""
+"""Attributes of operators: their declared types, and their values for one application."""
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ops.array_data import ArrayData as ArrayData
 from ops.dims import Dim
 from ops.errors import ArgumentError
-from ops.types import Type
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayData:
-    """An array as an attribute: dtype name, shape and bytes in C order, compared by content."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: bytes = field(repr=False)
-
-    @staticmethod
-    def of(array: np.ndarray[Any, Any]) -> ArrayData:
-        """A copy of the array's content."""
-        type_ = Type.of(array)
-        native = np.ascontiguousarray(array, type_.numpy)
-        return ArrayData(type_.dtype, array.shape, native.tobytes())
-
-    @property
-    def array(self) -> np.ndarray[Any, Any]:
-        """A read-only array."""
-        return np.frombuffer(self.data, Type(self.dtype).numpy).reshape(self.shape)
-
+from ops.forms import Form
 
 Sizes = tuple[int | Dim, ...]
 Ints = tuple[int, ...]
@@ -41,7 +20,7 @@ Floats = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute's declared type: one of bool, int, float, str, Sizes, Ints, Floats, "Dim" (a size), ArrayData."""
+    """An attribute's declared type: one of bool, int, float, str, Sizes, Ints, Floats, "Dim" (a size), ArrayData, Form."""
 
     name: str
     kind: Any
@@ -71,15 +50,21 @@ class Attribute:
                 return value if isinstance(value, Dim) else value.__index__()
             if kind is ArrayData and isinstance(value, ArrayData):
                 return value
+            if kind == (Form | None) and isinstance(value, Form):
+                return value
         except (TypeError, ValueError, AttributeError):
             pass
         raise ArgumentError(f"attribute {self.name} takes {_kind_name(kind)}, got {value!r}")
 
 
 def _kind_name(kind: Any) -> str:
-    return {Sizes: "sizes", Ints: "integers", Floats: "floats", int | Dim: "a size"}.get(
-        kind, getattr(kind, "__name__", str(kind))
-    )
+    return {
+        Sizes: "sizes",
+        Ints: "integers",
+        Floats: "floats",
+        int | Dim: "a size",
+        Form | None: "an ONNX form",
+    }.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 class Attributes(dict[str, Any]):

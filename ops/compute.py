@@ -143,10 +143,12 @@ class Control:
     """Runs blocks: closed graphs that the node carries, named here in order.
 
     The type rule gets the keyword `blocks`, a `BlockType` for each; the reference gets each block under its name, as a
-    function from arrays to a tuple of arrays.
+    function from arrays to a tuple of arrays. `transparent`: there is one block, which always runs on the operands, so that its
+    nodes may stand in the place of the node.
     """
 
     blocks: tuple[str, ...]
+    transparent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ops.compute import Control
 from ops.errors import DTypeError, ShapeError
+from ops.forms import Form
 from ops.operator import Application, BlockType, NoGradient, operator
 from ops.types import Type, short
 
@@ -67,3 +68,40 @@ def if_(
 ) -> tuple[Array, ...]:
     """The results of one of two blocks, called with the inputs; the other block does not run."""
     return then_branch(*inputs) if condition else else_branch(*inputs)
+
+
+def _call_type(
+    *inputs: Type, function: str, symbolic: Form | None, blocks: tuple[BlockType, ...]
+) -> Type | tuple[Type, ...]:
+    (body,) = blocks
+    if body.inputs != inputs:
+        raise DTypeError(f"body takes {_listed(body.inputs)}, but is given {_listed(inputs)}")
+    if symbolic is not None and (
+        len(symbolic.outputs) > len(body.outputs) or symbolic.inputs > len(inputs)
+    ):
+        raise ShapeError("symbolic has more inputs or results than body")
+    return body.outputs
+
+
+def _call_onnx(g: Any, n: Application) -> Any:
+    # A call without a form, or with results beside it, is inlined before it comes to this.
+    return n.attrs.symbolic.build(g, n.inputs)
+
+
+@operator(
+    "Call",
+    type_rule=_call_type,
+    compute=Control(("body",), transparent=True),
+    vjp=NoGradient("its gradient is the backward of its Function, which a graph does not hold"),
+    onnx=_call_onnx,
+    samples=(),
+    errors=(),
+)
+def call(
+    *inputs: Array, function: str, symbolic: Form | None = None, body: Block
+) -> tuple[Array, ...]:
+    """What a function of the user's recorded, kept together: the results of its body.
+
+    `function` is its name. `symbolic`, if given, is the ONNX form of the first results.
+    """
+    return body(*inputs)

@@ -463,6 +463,7 @@ def test_einsum(subscripts: str, operands: tuple[Array, ...]) -> None:
 
 # What has no function of its own, and why.
 INTERNAL = {
+    "Call": "what a Function recorded",
     "Constant": "what tracer.tensor makes in a trace",
     "Dimension": "a symbolic size as a value",
     "Flatten": "tracer.flatten takes any axes together, which is a Reshape",

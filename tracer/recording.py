@@ -6,17 +6,19 @@ program has run, so that an exception leaves everything as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from ops.errors import TraceError
+from ops.forms import Form
 from ops.operator import Attributes, Operator
 from ops.types import Type, short
 from tracer.autograd.history import next_sequence
 from tracer.autograd.hooks import RemovableHandle
+from tracer.calls import Site
 from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.modes import MODES, Flag
 from tracer.source import here
@@ -77,6 +79,7 @@ class Recorder:
         # registered on what lies outside, each with the user's line
         self.hooks: list[tuple[RemovableHandle, str]] = []
         self.history_start = next_sequence()
+        self.sites: list[Site] = []  # calls of Functions, inner ones first
         self.made: dict[Value, Node] = {}
         self._bases: dict[Value, Value] = {}  # of views
         self._views: dict[Value, list[Value]] = {}  # the other way round
@@ -106,6 +109,21 @@ class Recorder:
             yield
         finally:
             self.gradient_origin = before
+
+    def note_call(
+        self,
+        start: int,
+        name: str,
+        args: Sequence[Tensor],
+        results: Sequence[Tensor],
+        form: Form | None,
+        again: Callable[[Sequence[Any]], Any],
+    ) -> None:
+        """What was recorded since there were `start` nodes is one call of a Function; see `tracer.calls`."""
+        nodes = tuple(self.builder.nodes[start:])
+        inputs, outputs = (tuple(map(self.value_of, tensors)) for tensors in (args, results))
+        origin = self.gradient_origin or here()
+        self.sites.append(Site(name, origin, nodes, inputs, outputs, form, again))
 
     # ---- reading what lies outside
     def value_of(self, tensor: Tensor) -> Value:

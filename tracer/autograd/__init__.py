@@ -8,4 +8,6 @@ from __future__ import annotations
 
 from tracer.autograd.engine import backward as backward
 from tracer.autograd.engine import grad as grad
+from tracer.autograd.function import Function as Function
+from tracer.autograd.function import once_differentiable as once_differentiable
 from tracer.autograd.variable import Variable as Variable

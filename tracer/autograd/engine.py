@@ -403,15 +403,13 @@ class _Walk:
             )
         if node.hooks is not None:
             gradients = hooks.run_before(node.hooks.before, gradients, node.types)
-        cotangents = tuple(
-            BUILDER.zeros(t) if c is None else c for c, t in zip(gradients, node.types, strict=True)
-        )
-        types = [x.type for x in node.inputs]
+        cotangents = node.completed(gradients)
+        types = [None if x is None else x.type for x in node.inputs]
         with recorder.gradient_of(node) if recorder is not None else nullcontext():
             results = node.backward(BUILDER, cotangents)
             found: tuple[Tensor | None, ...] = tuple(
                 None
-                if edge is None or dx is None
+                if edge is None or dx is None or type_ is None
                 else BUILDER.sum_to(dx, type_.shape)
                 if dx.type.shape != type_.shape
                 else dx

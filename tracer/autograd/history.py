@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ops.errors import GradError, TraceError
@@ -20,9 +20,11 @@ from tracer.autograd.hooks import (
     accumulator_of,
     require_callable,
 )
-from tracer.dispatch import Unsaved
-from tracer.graph import GraphBuilder, Value
-from tracer.modes import MODES
+from tracer.calls import Applied
+from tracer.dispatch import BUILDER, Unsaved
+from tracer.graph import Graph, GraphBuilder, Value
+from tracer.modes import MODES, no_grad
+from tracer.passes.inline import inline_calls
 from tracer.source import here
 from tracer.tensor import Tensor
 
@@ -134,6 +136,13 @@ class Node:
     def release(self) -> None:
         """Drop saved Tensors."""
         self.inputs, self.outputs, self.states, self.released = (), (), (), True
+
+    def completed(self, cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        """Cotangents with zeros for results that nothing depends on."""
+        return tuple(
+            BUILDER.zeros(t) if c is None else c
+            for c, t in zip(cotangents, self.types, strict=True)
+        )
 
     def saved_inputs(self) -> tuple[Any, ...]:
         """The inputs with the values that they had. In a trace these are at hand; eager they are gone after a change."""
@@ -368,12 +377,40 @@ class Outside(Node):
         )
 
 
-def replay(graph: Any, inputs: Sequence[Tensor], builder: Any) -> list[Tensor]:
-    """The graph's nodes applied to Tensors, with history: for gradients of gradients."""
+def replay(
+    graph: Graph,
+    inputs: Sequence[Tensor],
+    builder: Any,
+    applied: Mapping[Any, Applied] | None = None,
+) -> list[Tensor]:
+    """The graph's nodes applied to Tensors, with history: for gradients of gradients. `applied`: of calls of Functions."""
     known = dict(zip(graph.inputs, inputs, strict=True))
     for node in graph.nodes:
-        outputs = builder.op(node.op.name, *(known[v] for v in node.inputs), **node.attrs)
+        operands = [known[v] for v in node.inputs]
+        if applied is not None and node in applied:
+            outputs = _applied_again(node, applied[node], operands, builder)
+        elif node.blocks:
+            raise GradError(
+                f"a gradient of a gradient goes through {node.op.name} at {node.source}, which has no reverse"
+            )
+        else:
+            outputs = builder.op(node.op.name, *operands, **node.attrs)
         known.update(
             zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True)
         )
     return [known[v] for v in graph.outputs]
+
+
+def _applied_again(
+    node: Any, how: Applied, operands: list[Tensor], builder: Any
+) -> tuple[Any, ...]:
+    """A call of a Function: its results from the Function itself; what else is used of its inside has no history."""
+    result = how.again(operands[: how.inputs])
+    given = result if isinstance(result, tuple) else (result,)
+    tensors = [y for y in given if isinstance(y, Tensor)]
+    outputs = [tensors[k] for k in how.picked]
+    if len(outputs) < len(node.outputs):
+        with no_grad():
+            flat = inline_calls(node.blocks[0])
+            outputs += replay(flat, operands, builder)[len(outputs) :]
+    return tuple(outputs)

@@ -174,7 +174,7 @@ def run_on_gradient(table: HookTable, gradient: Tensor, type_: Type) -> Tensor:
 
 
 def run_before(
-    table: HookTable, gradients: tuple[Tensor | None, ...], types: Sequence[Type]
+    table: HookTable, gradients: tuple[Tensor | None, ...], types: Sequence[Type | None]
 ) -> tuple[Tensor | None, ...]:
     """The gradients of a node's results after its hooks."""
     for hook in list(table.values()):
@@ -187,7 +187,7 @@ def run_before(
 def run_after(
     table: HookTable,
     gradients: tuple[Tensor | None, ...],
-    types: Sequence[Type],
+    types: Sequence[Type | None],
     of_results: tuple[Tensor | None, ...],
 ) -> tuple[Tensor | None, ...]:
     """The gradients of a node's inputs after its hooks."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from typing import Any
 
+from ops.forms import Form
 from ops.operator import ArrayData
 from tracer.graph import Graph, Node, Value
+from tracer.ir.forms import arrays, form_text
 from tracer.ir.literals import (
     FormatArray,
     array_text,
@@ -62,9 +65,9 @@ def line(node: Node, known: Names, array: FormatArray = array_text) -> str:
     shown = {
         k: v
         for k, v in node.attrs.items()
-        if v is not False or node.op.attributes[k].default is not False
+        if (v is not False and v is not None) or node.op.attributes[k].default is not v
     }
-    attrs = ", ".join(f"{k}={attribute_text(v, array)}" for k, v in shown.items())
+    attrs = ", ".join(f"{k}={_attribute_text(v, array)}" for k, v in shown.items())
     operands = ", ".join("%" + known.get(v, "?") for v in node.inputs)
     text = f"{results} = {node.op.name}{f'[{attrs}]' if attrs else ''}({operands})"
     origin = node.origin
@@ -77,6 +80,10 @@ def line(node: Node, known: Names, array: FormatArray = array_text) -> str:
     elif origin.source:
         text += f"  # {comment_text(origin.source)}"
     return text
+
+
+def _attribute_text(value: Any, array: FormatArray) -> str:
+    return form_text(value, array) if isinstance(value, Form) else attribute_text(value, array)
 
 
 def lines(
@@ -132,6 +139,8 @@ def constants(graph: Graph) -> dict[str, ArrayData]:
         for node in current.nodes:
             pending.extend(node.blocks)
             for value in node.attrs.values():
-                if isinstance(value, ArrayData) and not is_small(value):
-                    result[digest(value)] = value
+                found = arrays(value) if isinstance(value, Form) else [value]
+                for array in found:
+                    if isinstance(array, ArrayData) and not is_small(array):
+                        result[digest(array)] = array
     return result

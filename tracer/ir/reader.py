@@ -18,8 +18,10 @@ import numpy as np
 from ops import dims
 from ops.dims import Dim
 from ops.errors import ParseError
+from ops.forms import Form
 from ops.operator import ArrayData, Floats, Ints, Sizes
 from ops.types import PRINTED, Type, is_floating, is_integer
+from tracer.ir.forms import read_form
 from tracer.ir.literals import bits_of, digest, element_count
 
 Constants = Mapping[str, ArrayData]
@@ -186,6 +188,8 @@ class Reader:
             return self.string()
         if kind is ArrayData:
             return self.array()
+        if kind == (Form | None):
+            return read_form(self)
         if kind == int | Dim:
             return self.size()
         self.expect("[")
@@ -235,6 +239,17 @@ class Reader:
             self.position = start
             self.fail("expected a number")
         return text
+
+    def number_or_array(self) -> Any:
+        """An int, a float, or an array."""
+        if _TYPE.match(self.text, self.position):
+            return self.array()
+        start = self.position
+        text = self._float_text()
+        if _NUMBER.fullmatch(text):
+            return int(text)
+        self.position = start
+        return self.float()
 
     # ---- arrays ----------------------------------------------------------------------------------
 

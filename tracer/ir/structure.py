@@ -12,6 +12,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ops.dims import Dim
+from ops.forms import Form, Reference
 from ops.operator import ArrayData
 from ops.types import Type
 from tracer.graph import Graph, Value
@@ -89,7 +90,27 @@ class _Records:
                 return tuple(self._attribute(v) for v in value)
             case ArrayData():
                 return ("array", self.array(value))
+            case Form():
+                return self._form(value)
         return (type(value).__name__, str(value))
+
+    def _form(self, form: Form) -> Any:
+        nodes = tuple(
+            (
+                node.operator,
+                node.outputs,
+                self._operands(node.operands),
+                tuple((k, self._attribute(v)) for k, v in node.attributes),
+            )
+            for node in form.nodes
+        )
+        return ("form", form.inputs, nodes, self._operands(form.outputs), form.problem)
+
+    def _operands(self, operands: tuple[Any, ...]) -> Any:
+        return tuple(
+            ("value", x.number) if isinstance(x, Reference) else self._attribute(x)
+            for x in operands
+        )
 
 
 def _type(type_: Type) -> Record:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ops.dims import Dim
 from ops.errors import ExportError, TracerError
+from ops.forms import SUFFIXES
 from ops.operator import TABLE, Application, ArrayData, RuleBuilder
 from ops.types import Shape, Type, dtype_name, is_floating, is_integer, numpy_dtype
 from tracer.graph import NOWHERE, Origin
@@ -23,7 +24,9 @@ from tracer.onnx.sizes import Sizes
 from tracer.onnx.values import Initializer, OnnxNode, OnnxValue, Subgraph
 
 # The page's convention: alpha_f is the attribute alpha, a float.
-_SUFFIXES = ("_i", "_f", "_s", "_t")
+_SUFFIXES = SUFFIXES
+# ONNX's own operators, by the names of their domain.
+STANDARD_DOMAINS = ("", "onnx", "ai.onnx")
 
 
 class OnnxBuilder(RuleBuilder):
@@ -50,8 +53,15 @@ class OnnxBuilder(RuleBuilder):
         """An ONNX operator: one value, or a tuple if `outputs` is not 1. Python numbers become
         constants.
 
-        Attributes have ONNX's names; the suffixes _i, _f, _s and _t may be added.
+        Attributes have ONNX's names; the suffixes _i, _f, _s and _t may be added. `domain::Name` is an operator of another
+        domain, of which nothing is known: what it gives has no element type until somebody says it.
         """
+        domain, _, plain = name.rpartition("::")
+        if domain not in STANDARD_DOMAINS:
+            return self._foreign(domain, plain, inputs, outputs, attrs)
+        name = plain
+        if name == "Constant" and (value := attrs.get("value_t", attrs.get("value"))) is not None:
+            return self.array(value.array if isinstance(value, ArrayData) else np.asarray(value))
         found = schema(name, self.opset)
         given = tuple(self._input(x, inputs) for x in inputs)
         while given and given[-1] is None:
@@ -59,7 +69,7 @@ class OnnxBuilder(RuleBuilder):
         if len(given) < found.least:
             raise ExportError(f"ONNX's {name} takes {found.least} inputs or more, got {len(given)}")
         attributes = self._attributes(found, attrs)
-        bound = bind(found, [None if x is None else x.dtype for x in given])
+        bound = bind(found, [x.dtype or None if x is not None else None for x in given])
         wide = self._detours(found, bound)
         given = tuple(self._into(x, wide.get(found.input_type(k))) for k, x in enumerate(given))
         shape = self._shape(name, given, attrs) if outputs == 1 else None
@@ -81,13 +91,29 @@ class OnnxBuilder(RuleBuilder):
         )
         return results[0] if outputs == 1 else results
 
+    def _foreign(
+        self, domain: str, name: str, inputs: Sequence[Any], outputs: int, attrs: Mapping[str, Any]
+    ) -> Any:
+        given = tuple(self._input(x, inputs) for x in inputs)
+        attributes = {}
+        for key, value in attrs.items():
+            if not key.endswith(_SUFFIXES):
+                raise ExportError(
+                    f"the attribute {key} of {domain}::{name} ends with what it is, one of {', '.join(_SUFFIXES)}: there is no "
+                    "schema to ask"
+                )
+            attributes[key] = value
+        results = tuple(OnnxValue("") for _ in range(outputs))
+        self.nodes.append(OnnxNode(name, given, results, attributes, self.origin, domain))
+        return results[0] if outputs == 1 else results
+
     def _input(self, x: Any, others: Sequence[Any]) -> OnnxValue | None:
         if x is None or isinstance(x, OnnxValue):
             return x
         if isinstance(x, np.ndarray):
             return self.array(x)
         if isinstance(x, bool | int | float):
-            typed = next((o for o in others if isinstance(o, OnnxValue)), None)
+            typed = next((o for o in others if isinstance(o, OnnxValue) and o.dtype), None)
             value: OnnxValue = self.scalar(x) if typed is None else self.like(x, typed)
             return value
         raise ExportError(f"an input of an ONNX node is a value, got {x!r}")
@@ -147,7 +173,7 @@ class OnnxBuilder(RuleBuilder):
         return result
 
     def _into(self, x: OnnxValue | None, way: Detour | None) -> OnnxValue | None:
-        if x is None or way is None or x.dtype == way.dtype:
+        if x is None or way is None or not x.dtype or x.dtype == way.dtype:
             return x
         if way.flipped:
             # Adding 2**63 modulo 2**64 flips the highest bit.

@@ -162,7 +162,11 @@ class _Exporter:
     ) -> tuple[OnnxValue, ...]:
         g, start, detours = self.g, len(self.g.nodes), self.g.detours
         results = _apply(rule, g, node, inputs)
-        if g.detours != detours and any(x.dtype in _HALF for x in inputs):
+        for x, v in zip(results, node.outputs, strict=True):
+            x.dtype = (
+                x.dtype or v.type.dtype
+            )  # of an operator of another domain: what the graph says
+        if not node.blocks and g.detours != detours and any(x.dtype in _HALF for x in inputs):
             # Half types are computed in float32 and rounded once, not at each node of the rule.
             del g.nodes[start:]
             wide = tuple(g.op("Cast", x, to="float32") if x.dtype in _HALF else x for x in inputs)

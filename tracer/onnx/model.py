@@ -45,6 +45,8 @@ def build_model(
     ir_version = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", g.opset)])
     model = ModelProto(ir_version=ir_version, producer_name="tracer")
     model.opset_import.append(onnx.helper.make_opsetid("", g.opset))
+    for domain in sorted(_domains(nodes) - {""}):
+        model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
     graph = model.graph
     graph.name = name or "graph"
     writer = _Writer(g.opset, ir_version >= _METADATA_SINCE_IR)
@@ -70,6 +72,19 @@ def _needed(nodes: Sequence[OnnxNode], outputs: Sequence[OnnxValue]) -> list[Onn
             needed |= _read(node)
     kept.reverse()
     return kept
+
+
+def _domains(nodes: Sequence[OnnxNode]) -> set[str]:
+    """The domains of the operators, those in blocks included."""
+    found: set[str] = set()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        found.add(node.domain)
+        for attribute in node.attributes.values():
+            if isinstance(attribute, Subgraph):
+                pending += attribute.nodes
+    return found
 
 
 def _read(node: OnnxNode) -> set[OnnxValue]:
@@ -111,6 +126,17 @@ def _value_info(value: OnnxValue) -> ValueInfoProto:
     return info
 
 
+def _kind(key: str, value: Any) -> int:
+    """What an attribute without a schema is, by its ending: an integer, or integers ..."""
+    single, several = {
+        "_i": (AttributeProto.INT, AttributeProto.INTS),
+        "_f": (AttributeProto.FLOAT, AttributeProto.FLOATS),
+        "_s": (AttributeProto.STRING, AttributeProto.STRINGS),
+        "_t": (AttributeProto.TENSOR, AttributeProto.TENSORS),
+    }[key[-2:]]
+    return several if isinstance(value, tuple | list) else single
+
+
 class _Writer:
     def __init__(self, opset: int, metadata: bool) -> None:
         self.opset = opset
@@ -121,6 +147,7 @@ class _Writer:
         name = f"{node.operator}.{node.outputs[0].name}" if node.outputs else node.operator
         result = NodeProto(
             op_type=node.operator,
+            domain=node.domain,
             name=f"{origin.scope}/{name}" if origin.scope else name,
             input=["" if x is None else x.name for x in node.inputs],
             output=[v.name for v in node.outputs],
@@ -136,9 +163,13 @@ class _Writer:
             for key, value in facts.items():
                 if value:
                     result.metadata_props.add(key=key, value=value)
-        kinds = schema(node.operator, self.opset).attributes
-        for key, value in sorted(node.attributes.items()):
-            result.attribute.append(self._attribute(key, value, kinds[key]))
+        if node.domain:
+            attributes = [(k[:-2], v, _kind(k, v)) for k, v in node.attributes.items()]
+        else:
+            kinds = schema(node.operator, self.opset).attributes
+            attributes = [(k, v, kinds[k]) for k, v in node.attributes.items()]
+        for key, value, kind in sorted(attributes, key=lambda a: a[0]):
+            result.attribute.append(self._attribute(key, value, kind))
         return result
 
     def _attribute(self, name: str, value: Any, kind: int) -> AttributeProto:

@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 
 from ops.errors import ExportError
-from tracer.onnx.dtypes import FROM_SCHEMA
+from tracer.onnx.dtypes import ELEMENT_TYPE, FROM_SCHEMA
 
 # Outputs whose element type an attribute names, and what they are without it ("": like the first
 # input).
@@ -132,6 +132,10 @@ def output_dtypes(
         if found.name in _BY_ATTRIBUTE and position == 0:
             attribute, default = _BY_ATTRIBUTE[found.name]
             given = attributes.get(attribute, default or next(iter(bound.values()), "float32"))
+            if isinstance(given, int):  # the format's number of a type
+                given = next((d for d, number in ELEMENT_TYPE.items() if number == given), "")
             dtype = given if isinstance(given, str) else given.dtype
-        result.append(dtype)
+        result.append(
+            dtype if dtype in ELEMENT_TYPE else ""
+        )  # not known: what an unknown type led to
     return tuple(result)

@@ -16,7 +16,7 @@ from tracer.graph import NOWHERE, Origin
 @dataclass(slots=True, eq=False)
 class OnnxValue:
     """A value of the model. Its shape is unknown inside rules that build with operators that only
-    ONNX has.
+    ONNX has, its element type ("") behind operators of other domains.
     """
 
     dtype: str
@@ -53,13 +53,14 @@ class DtypeOnly:
 
 @dataclass(slots=True, eq=False)
 class OnnxNode:
-    """A node of the model; `label` says what it belongs to, for its name."""
+    """A node of the model; `domain` is "" for ONNX's own operators."""
 
     operator: str
     inputs: tuple[OnnxValue | None, ...]
     outputs: tuple[OnnxValue, ...]
     attributes: dict[str, Any]
     origin: Origin = NOWHERE
+    domain: str = ""
 
 
 @dataclass(slots=True, eq=False)

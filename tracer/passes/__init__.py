@@ -11,6 +11,7 @@ from tracer.config import CONFIG
 from tracer.graph import Graph
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
+from tracer.passes.inline import inline_calls
 from tracer.passes.simplify import simplify
 from tracer.passes.spread import spread_scalars
 from tracer.passes.subexpressions import share_subexpressions
@@ -18,6 +19,7 @@ from tracer.passes.subexpressions import share_subexpressions
 Pass = Callable[[Graph], Graph]
 
 PIPELINE: tuple[Pass, ...] = (
+    inline_calls,  # the rest sees flat graphs, except for control flow
     remove_dead_code,  # before anything is expanded: gradients nobody asked for go
     decompose,  # composites to what kernels compute
     simplify,  # rewrites that change no bit

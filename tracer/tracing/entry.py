@@ -206,7 +206,7 @@ class Entry:
             for k, source in zip(recorded.differentiable, sources, strict=True):
                 operands[k] = source
             with enable_grad():
-                return replay(part, operands, BUILDER)
+                return replay(part, operands, BUILDER, recorded.applied)
 
         return again
 

@@ -90,6 +90,9 @@ def reads(
             scope = waiting.popleft()
             for found in _names(scope):
                 matters = isinstance(found.value, SCALARS) or _is_users_function(found.value)
+                matters = matters or (
+                    isinstance(found.value, type) and _is_function_class(found.value)
+                )
                 if matters and found.expression and found.expression not in told:
                     told.add(found.expression)
                     yield found
@@ -120,6 +123,11 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
         )
     elif isinstance(value, functools.partial):
         yield from _called(Found(value.func, keep(value.func), item.name), keep)
+    elif isinstance(value, type) and _is_function_class(value):
+        for name in ("forward", "setup_context", "backward"):
+            function = inspect.getattr_static(value, name)
+            if isinstance(function, staticmethod):
+                yield from _called(Found(function.__func__, keep(function.__func__), name), keep)
     elif not isinstance(value, type | types.ModuleType | Tensor | types.BuiltinFunctionType):
         for name in ("forward", "__call__"):
             function = inspect.getattr_static(type(value), name, None)
@@ -130,6 +138,11 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
                     else Found(value, keep(value), item.name)
                 )
                 yield from _method(_untraced(function), owner, keep)
+
+
+def _is_function_class(value: type) -> bool:
+    """Whether it is a `tracer.autograd.Function`, whose `apply` calls its functions."""
+    return any(base.__module__ == "tracer.autograd.function" for base in value.__mro__)
 
 
 def _untraced(value: Any) -> Any:

@@ -13,8 +13,9 @@ import optree
 from ops.errors import TraceError
 from tracer.autograd.history import Outside
 from tracer.autograd.hooks import refuse_left_over
+from tracer.calls import Applied, fold
 from tracer.functions.creation import copied
-from tracer.graph import Graph, Value
+from tracer.graph import Graph, Node, Value
 from tracer.modes import MODES, Flag
 from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
@@ -44,7 +45,8 @@ class Output:
 @dataclass(slots=True)
 class Recorded:
     """A trace that is over. Graph inputs: captures, scalars, then dynamic argument leaves. Graph outputs: results, then new
-    values of mutated Tensors, then gradients, then what the backward graph needs."""
+    values of mutated Tensors, then gradients, then what the backward graph needs. `applied`: how calls of Functions in the graph
+    are made again on Tensors, with their own gradients."""
 
     graph: Graph
     captures: list[Capture]
@@ -61,6 +63,7 @@ class Recorded:
     result_count: int
     backward: Graph | None = None
     residuals: int = 0
+    applied: dict[Node, Applied] = field(default_factory=dict)
     differentiable: list[int] = field(default_factory=list)
     cotangent_outputs: list[int] = field(default_factory=list)
     new_flags: list[tuple[Holder, Flag]] = field(default_factory=list)  # of `requires_grad`
@@ -181,9 +184,8 @@ def _finish(
     live = [k for k, t in enumerate(tensors) if t.grad_fn is not None and not t.grad_fn.released]
     if live:
         _add_backward(recorder, recorded, tensors, live, inputs, values, placeholders, dynamic)
-    recorded.graph = Graph(
-        tuple(inputs), tuple(recorder.builder.nodes), tuple(values), name=recorder.builder.name
-    )
+    nodes, recorded.applied = fold(recorder.builder.nodes, values, recorder.sites)
+    recorded.graph = Graph(tuple(inputs), nodes, tuple(values), name=recorder.builder.name)
     return recorded
 
 

@@ -1,0 +1,269 @@
+"""`Function`: an operation of the user's own, with a forward and a backward in Python.
+
+Knows how forward is called and what becomes of its results. Must not know how the walk goes back (`engine`); what backward gives
+is checked in `function_node`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ops.errors import ArgumentError, GradError
+from ops.types import is_floating, short
+from tracer.autograd.function_node import FunctionContext, FunctionNode, refuse_second_gradient
+from tracer.autograd.variables import flatten
+from tracer.dispatch import apply as apply_named
+from tracer.dispatch import located
+from tracer.functions.creation import as_tensor
+from tracer.functions.public import public
+from tracer.modes import MODES, no_grad, untracked
+from tracer.symbolic import form_of
+from tracer.tensor import Tensor
+
+_STATIC = ("forward", "backward", "setup_context", "symbolic")
+
+
+class Function:
+    """An operation with a gradient of its own. Subclass it, and call `apply`, which gives what forward gives:
+
+        class Exp(tracer.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                y = x.exp()
+                ctx.save_for_backward(y)
+                return y
+
+            @staticmethod
+            def backward(ctx, dy):
+                (y,) = ctx.saved_tensors
+                return dy * y
+
+        y = Exp.apply(x)
+
+    forward leaves no history of its own; backward gets a gradient for each result and gives one for each argument, None for those
+    that have none. With `setup_context(ctx, inputs, output)`, forward is called without ctx. `symbolic(g, *inputs)`, if there is
+    one, says what the operation is in ONNX.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in _STATIC:
+            given = cls.__dict__.get(name)
+            if given is not None and not isinstance(given, staticmethod):
+                _refuse(
+                    f"{cls.__name__}.{name} must be a static method: write @staticmethod above it, and ctx, not self, as "
+                    "its first parameter"
+                )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """No: a Function is not called through an instance."""
+        name = type(self).__name__
+        _refuse(f"a Function has no instances; call {name}.apply(...)")
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """The results: a Tensor, or a tuple of Tensors and other objects. The first argument is ctx, without setup_context."""
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save what backward needs, where forward has no ctx."""
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """The gradients of forward's arguments, from those of its results."""
+        raise NotImplementedError
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Call forward, and record the operation if a Tensor among the arguments requires a gradient.
+
+        Gradients are for Tensors that are arguments themselves; those inside lists and other objects are constants to it.
+        """
+        return _apply(cls, args, kwargs)
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator of a backward that computes without history, such as with NumPy: a second gradient is an error, not wrong."""
+
+    @functools.wraps(backward)
+    def wrapped(ctx: Any, *gradients: Any) -> Any:
+        with no_grad():
+            found = backward(ctx, *gradients)
+        if not MODES.grad_enabled:
+            return found
+        return refuse_second_gradient(found, ctx, gradients)
+
+    return wrapped
+
+
+def _refuse(message: str) -> None:
+    raise located(ArgumentError(message))
+
+
+@public
+def _apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    _check(cls, kwargs)
+    args = tuple(as_tensor(x) if isinstance(x, np.ndarray) else x for x in args)
+    ctx = FunctionContext(cls, args)
+    volatile = any(isinstance(x, Tensor) and x.volatile for x in args)
+    recorded = MODES.grad_enabled is True and any(ctx.needs_input_grad) and not volatile
+    before = [_state(x) for x in args]
+    recorder = MODES.recorder
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    if recorder is not None:
+        for x in tensors:
+            recorder.value_of(x)  # captured before, so that what follows is the call's own
+    start = 0 if recorder is None else len(recorder.builder.nodes)
+    with no_grad():
+        result = _forward(cls, ctx, args)
+        given = result if isinstance(result, tuple) else (result,)
+        outputs = _results(cls, ctx, args, given)
+    if recorder is not None:
+        results = [y for y in outputs if isinstance(y, Tensor)]
+        again = functools.partial(_again, cls, args)
+        recorder.note_call(
+            start, cls.__name__, tensors, results, form_of(cls, args, results), again
+        )
+    _check_changes(cls, ctx, args, before, given, recorded)
+    for y in outputs if volatile else ():
+        if isinstance(y, Tensor):
+            y._requires_grad = untracked(True, y.is_inference())
+    if recorded:
+        _attach(cls, ctx, args, given, outputs)
+    return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+
+def _again(cls: type[Function], args: tuple[Any, ...], tensors: Sequence[Tensor]) -> Any:
+    """The same call on other Tensors."""
+    given = iter(tensors)
+    return cls.apply(*(next(given) if isinstance(x, Tensor) else x for x in args))
+
+
+def _check(cls: type[Function], kwargs: dict[str, Any]) -> None:
+    name = cls.__name__
+    if kwargs:
+        raise ArgumentError(
+            f"{name}.apply takes positional arguments only, as backward gives one gradient for each; got the keyword "
+            f"{next(iter(kwargs))!r}"
+        )
+    if cls.forward is Function.forward:
+        raise ArgumentError(f"{name} has no forward; give it a static method forward(ctx, ...)")
+
+
+def _forward(cls: type[Function], ctx: FunctionContext, args: tuple[Any, ...]) -> Any:
+    if cls.setup_context is Function.setup_context:
+        return cls.forward(ctx, *args)
+    result = cls.forward(*args)
+    cls.setup_context(ctx, args, result)
+    return result
+
+
+def _results(
+    cls: type[Function], ctx: FunctionContext, args: tuple[Any, ...], given: tuple[Any, ...]
+) -> list[Any]:
+    """What apply gives: Tensors that are nobody else's, so that history can be attached to them."""
+    arguments = {id(x) for x in args if isinstance(x, Tensor)}
+    dirty = {id(x) for x in ctx.dirty}
+    seen: set[int] = set()
+    outputs: list[Any] = []
+    for y in given:
+        if isinstance(y, np.ndarray):
+            y = as_tensor(y)
+        if not isinstance(y, Tensor):
+            _refuse_hidden(cls, y)
+            outputs.append(y)
+        elif id(y) in dirty:
+            outputs.append(y)
+        elif id(y) in arguments or id(y) in seen or y.requires_grad:
+            # An argument as it is, a result twice, something from outside: another Tensor on its memory.
+            outputs.append(apply_named("Reshape", y, shape=y.type.shape))
+        else:
+            outputs.append(y.detach())
+        seen.add(id(y))
+    return outputs
+
+
+def _refuse_hidden(cls: type[Function], y: Any) -> None:
+    if not isinstance(y, list | tuple | dict):
+        return
+    leaves, _ = flatten(y)
+    if any(isinstance(leaf, Tensor) for leaf in leaves):
+        raise ArgumentError(
+            f"{cls.__name__}.forward gives a {type(y).__name__} that holds Tensors; it gives a Tensor or a tuple of "
+            "results, in which Tensors stand by themselves, so that each has a gradient"
+        )
+
+
+def _state(x: Any) -> Any:
+    """What tells whether an argument was changed in place."""
+    if not isinstance(x, Tensor):
+        return None
+    recorder = MODES.recorder
+    return x._version if recorder is None else recorder.value_of(x)
+
+
+def _check_changes(
+    cls: type[Function],
+    ctx: FunctionContext,
+    args: tuple[Any, ...],
+    before: list[Any],
+    given: tuple[Any, ...],
+    recorded: bool,
+) -> None:
+    """Changes in place must have been told, and what was told must fit."""
+    name = cls.__name__
+    arguments = [id(x) for x in args if isinstance(x, Tensor)]
+    results = {id(y) for y in given}
+    for x in ctx.dirty:
+        if id(x) not in arguments:
+            raise ArgumentError(
+                f"{name}: ctx.mark_dirty takes arguments of forward that it changes in place, got another Tensor {short(x.type)}"
+            )
+        if id(x) not in results:
+            raise ArgumentError(
+                f"{name}: an argument {short(x.type)} is marked as changed in place (ctx.mark_dirty), but forward does not "
+                "return it; return every such argument"
+            )
+        if recorded and x.is_leaf and x.requires_grad:
+            raise GradError(
+                f"{name} changes a leaf {short(x.type)} in place that requires a gradient, which is then a gradient of nothing; "
+                "call it on a copy (x.clone())"
+            )
+    marked = {id(x) for x in ctx.dirty}
+    for number, (x, state) in enumerate(zip(args, before, strict=True)):
+        if not isinstance(x, Tensor) or id(x) in marked or not recorded:
+            continue
+        if (x.requires_grad or id(x) in results) and _state(x) != state:
+            raise ArgumentError(
+                f"{name}.forward changes argument {number}, {short(x.type)}, in place without saying so; call ctx.mark_dirty(x) "
+                "and return it, or compute a new Tensor"
+            )
+
+
+def _attach(
+    cls: type[Function],
+    ctx: FunctionContext,
+    args: tuple[Any, ...],
+    given: tuple[Any, ...],
+    outputs: list[Any],
+) -> None:
+    """Give floating results a history."""
+    plain = {id(x) for x in ctx.non_differentiable}
+    differentiable = [
+        isinstance(y, Tensor) and is_floating(y.type.dtype) and id(inner) not in plain
+        for inner, y in zip(given, outputs, strict=True)
+    ]
+    node = FunctionNode(cls, ctx, args, outputs, differentiable)
+    ctx.seal(node, given, outputs)
+    for number, (y, has_gradient) in enumerate(zip(outputs, differentiable, strict=True)):
+        if has_gradient:
+            y._requires_grad, y.grad_fn, y.output_number = True, node, number
+
+
+__all__ = ["Function", "once_differentiable"]
