@@ -5,13 +5,22 @@ Also where history for gradients is attached and where errors get the user's lin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ops.compute import Composite
 from ops.errors import TracerError
-from ops.operator import Application, Derived, Operator, RuleBuilder, ZeroGradient, lookup
+from ops.operator import (
+    Application,
+    Attributes,
+    Derived,
+    Operator,
+    RuleBuilder,
+    ZeroGradient,
+    lookup,
+)
 from ops.types import Type
 from tracer.modes import INFERENCE, MODES, Flag, untracked
 from tracer.source import user_line
@@ -61,9 +70,7 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         outputs = recorder.apply(op, inputs, normal)
     else:
         types = op.infer([x.type for x in inputs], normal)
-        if op.random and (
-            op.ulp or int(types[0].size) > _FEW
-        ):  # one body for all: the kernel's bits, also here
+        if _by_kernel(op, types):
             outputs = run_kernel(op, inputs, normal)
             for y in outputs:
                 y._requires_grad = mark
@@ -95,6 +102,21 @@ def _flags(op: Operator, inputs: tuple[Tensor, ...]) -> tuple[tuple[bool, ...] |
     needs = tuple(x._requires_grad is True for x in inputs)
     recorded = mode is True and not volatile and any(needs)
     return needs if recorded else None, untracked(volatile, inference)
+
+
+def _by_kernel(op: Operator, types: Sequence[Type]) -> bool:
+    """Whether an eager operation runs its kernel. Random operators have one body for all: its bits, also here."""
+    return op.random and (bool(op.ulp) or int(types[0].size) > _FEW)
+
+
+def compute(
+    op: Operator, arrays: list[np.ndarray[Any, Any]], types: Sequence[Type], attrs: Attributes
+) -> tuple[Any, ...]:
+    """What an eager operation computes, from arrays to arrays."""
+    if not op.random or not _by_kernel(op, op.infer(list(types), attrs)):
+        return run_reference(op, arrays, attrs)
+    tensors = tuple(Tensor.of_array(a, t) for a, t in zip(arrays, types, strict=True))
+    return tuple(y._data() for y in run_kernel(op, tensors, attrs))
 
 
 def run_reference(op: Operator, arrays: list[np.ndarray[Any, Any]], attrs: Any) -> tuple[Any, ...]:

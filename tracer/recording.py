@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ops.errors import TraceError
 from ops.forms import Form
-from ops.operator import Attributes, Operator
+from ops.operator import Attributes, Operator, lookup
 from ops.types import Type, short
 from tracer.autograd.history import next_sequence
 from tracer.autograd.hooks import RemovableHandle
@@ -23,6 +23,11 @@ from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.modes import MODES, Flag
 from tracer.source import here
 from tracer.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracer.tracing.questions import Questions
+
+_DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float arguments
 
 
 class Capture:
@@ -75,6 +80,8 @@ class Recorder:
         self.flagged: dict[int, tuple[Tensor, Flag]] = {}  # Tensors and the flags they had
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
+        self.questions: Questions | None = None  # answers what Python asks; None where nobody can
+        self._roots: dict[Value, int] = {}
         self.gradient_origin: Origin | None = None
         # registered on what lies outside, each with the user's line
         self.hooks: list[tuple[RemovableHandle, str]] = []
@@ -172,9 +179,7 @@ class Recorder:
 
     def refuse_data(self, tensor: Tensor) -> None:
         """Called when somebody asks for the elements of an outside Tensor during the trace."""
-        from tracer.dispatch import located
-
-        raise located(
+        raise _located(
             TraceError(
                 f"the elements of {short(tensor.type)} are read while a function is traced: the result would be a "
                 "constant of the compiled program. Compute with tracer's functions on the Tensor, or move this code out "
@@ -182,26 +187,57 @@ class Recorder:
             )
         )
 
-    def need_number(self, tensor: Tensor) -> None:
-        """Called when Python asks a traced Tensor for its value: float arguments that alone decide it become static."""
+    # ---- what Python asks of values
+    def answer(self, tensor: Tensor, asked: str) -> Any:
+        """What Python asks of a Tensor while the function is traced, such as "bool(t)"; the answer becomes a guard.
+
+        Float arguments that alone decide it become static instead.
+        """
+        value = self.value_of(tensor)
+        fixed = self.need_number(value)
+        if self.questions is None:
+            raise _located(
+                TraceError(
+                    f"{asked} of a traced Tensor {short(tensor.type)}: what it is decides what the function does, and a graph "
+                    "that is exported holds one path only. Use tracer.where(condition, a, b) for a choice between values, or "
+                    "export the functions between which the code chooses"
+                )
+            )
+        return self.questions.ask(value, asked, fixed)
+
+    def need_number(self, value: Value) -> bool:
+        """Whether a value depends on nothing that another call could change; `NeedNumber` if on float arguments alone."""
         from tracer.tracing.record import NeedNumber
 
-        if tensor._value is None or MODES.recorder is not self:
-            return
-        roots: set[Value] = set()
-        stack, seen = [tensor._value], set()
+        root = self._root_of(value)
+        if root >= 0:
+            raise NeedNumber(root)
+        return root == _NOTHING
+
+    def _root_of(self, value: Value) -> int:
+        """What a value depends on: `_DATA`, `_NOTHING`, or, if on float arguments alone, the first one's leaf."""
+        known, stack = self._roots, [value]
         while stack:
-            value = stack.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            node = self.made.get(value)
-            if node is None:
-                roots.add(value)
+            v = stack[-1]
+            node = self.made.get(v)
+            if v in known:
+                stack.pop()
+            elif node is None:
+                known[v] = self.numbers.get(v, _DATA)
             else:
-                stack.extend(node.inputs)
-        if roots and all(v in self.numbers for v in roots):
-            raise NeedNumber(min(self.numbers[v] for v in roots))
+                missing = [u for u in node.inputs if u not in known]
+                stack.extend(missing)
+                if not missing:
+                    roots = {known[u] for u in node.inputs} - {_NOTHING}
+                    root = _NOTHING if not roots else _DATA if _DATA in roots else min(roots)
+                    known.update(dict.fromkeys(node.outputs, root))
+        return known[value]
+
+    def derive(self, name: str, value: Value, **attrs: Any) -> Value:
+        """A value computed from another one, at the user's line, without history."""
+        result: Value = self.builder.emit(lookup(name), (value,), attrs, origin=here())
+        self.made[result] = self.builder.nodes[-1]
+        return result
 
     def strengthen(self, tensor: Tensor) -> Value:
         """The Tensor's value, a Python number made a Tensor of the default type."""
@@ -288,6 +324,12 @@ class Recorder:
             tensor._grad = value
         else:
             self.grads[id(tensor)] = (tensor, value)
+
+
+def _located(error: TraceError) -> Exception:
+    from tracer.dispatch import located
+
+    return located(error)
 
 
 class recording:  # noqa: N801 - a context manager

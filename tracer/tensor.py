@@ -143,12 +143,11 @@ class Tensor(Methods):
         array = self._array
         if array is None:
             if self._block is None:
-                if self._recorder is not None:
-                    self._recorder.need_number(self)
                 raise _located(
                     TraceError(
                         f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "
-                        "compute with tracer's functions, or move this code out of the traced function"
+                        "compute with tracer's functions, ask for numbers (t.item(), t.tolist()), or move this code out of the "
+                        "traced function"
                     )
                 )
             array = self._block.array(self.type.shape, self.type.numpy)
@@ -216,34 +215,31 @@ class Tensor(Methods):
 
     def item(self) -> Any:
         """The only element as a Python number. Raises `ValueError` if there is more than one."""
-        return self.array.item()
+        recorder = MODES.recorder
+        return self.array.item() if recorder is None else recorder.answer(self, "t.item()")
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
-        return self.array.tolist()
+        recorder = MODES.recorder
+        return self.array.tolist() if recorder is None else recorder.answer(self, "t.tolist()")
 
     def __float__(self) -> float:
-        return float(self.item())
+        recorder = MODES.recorder
+        found = self.array.item() if recorder is None else recorder.answer(self, "float(t)")
+        return float(found)
 
     def __int__(self) -> int:
-        return int(self.item())
+        recorder = MODES.recorder
+        return int(self.array.item() if recorder is None else recorder.answer(self, "int(t)"))
 
     def __index__(self) -> int:
         if "int" not in self.type.dtype:
             raise TypeError(f"only integer Tensors index, got {short(self.type)}")
-        return int(self.item())
+        return int(self)
 
     def __bool__(self) -> bool:
-        if self._value is not None:
-            if self._recorder is not None:
-                self._recorder.need_number(self)
-            raise _located(
-                TraceError(
-                    f"the truth of a traced Tensor {short(self.type)} is not known while its function is traced; "
-                    "use tracer.where(condition, a, b) for a choice between values"
-                )
-            )
-        return bool(self.array)
+        recorder = MODES.recorder
+        return bool(self.array if recorder is None else recorder.answer(self, "bool(t)"))
 
     def __len__(self) -> int:
         if not self.type.shape:

@@ -44,12 +44,17 @@ class IndexCheck:
     def _judge(self, bad: list[bool]) -> None:
         for (node, size), wrong in zip(self.nodes, bad, strict=True):
             if wrong:
-                where = f"\n  at {node.source}" if node.source else ""
-                error = BoundsError(
-                    f"{node.op.name}: an index is out of range for an axis of size {size}; possible: {-size} to {size - 1}{where}"
-                )
-                error.located = bool(where)  # type: ignore[attr-defined]
-                raise error
+                raise bounds_error(node, size)
+
+
+def bounds_error(node: Node, size: int) -> BoundsError:
+    """What is raised for an index of a node that is none of an axis of that size."""
+    where = f"\n  at {node.source}" if node.source else ""
+    error = BoundsError(
+        f"{node.op.name}: an index is out of range for an axis of size {size}; possible: {-size} to {size - 1}{where}"
+    )
+    error.located = bool(where)  # type: ignore[attr-defined]
+    return error
 
 
 def index_tests(graph: Graph) -> tuple[Graph, list[tuple[Node, int]]] | None:

@@ -19,6 +19,8 @@ from tracer.graph import Graph, Node, Value
 from tracer.modes import MODES, Flag
 from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
+from tracer.tracing.evaluation import Evaluation
+from tracer.tracing.questions import Question, Questions
 from tracer.tracing.signature import NAMESPACE, Leaf
 
 
@@ -45,8 +47,8 @@ class Output:
 @dataclass(slots=True)
 class Recorded:
     """A trace that is over. Graph inputs: captures, scalars, then dynamic argument leaves. Graph outputs: results, then new
-    values of mutated Tensors, then gradients, then what the backward graph needs. `applied`: how calls of Functions in the graph
-    are made again on Tensors, with their own gradients."""
+    values of mutated Tensors, then gradients, then what the backward graph needs, then what Python asked for. `applied`: how
+    calls of Functions in the graph are made again on Tensors, with their own gradients."""
 
     graph: Graph
     captures: list[Capture]
@@ -67,6 +69,7 @@ class Recorded:
     differentiable: list[int] = field(default_factory=list)
     cotangent_outputs: list[int] = field(default_factory=list)
     new_flags: list[tuple[Holder, Flag]] = field(default_factory=list)  # of `requires_grad`
+    questions: list[Question] = field(default_factory=list)
 
 
 def record(
@@ -75,8 +78,13 @@ def record(
     signature: Sequence[Leaf],
     tree: Any,
     name: str,
+    known: Sequence[Question] | None = None,
 ) -> Recorded:
-    """Trace `function` on leaves of the given signature. Raises what the function raises; nothing outside has changed then."""
+    """Trace `function` on leaves of the given signature. Raises what the function raises; nothing outside has changed then.
+
+    `known`: the questions that Python asks first, with outcomes that are imposed; later ones are answered by the leaves' and the
+    state's elements. None where nothing can be asked.
+    """
     recorder = Recorder(name)
     placeholders: list[Any] = []
     originals: dict[int, Value] = {}
@@ -99,17 +107,48 @@ def record(
         dynamic.append(number)
         placeholders.append(placeholder)
     args, kwargs = optree.tree_unflatten(tree, placeholders)
-    with recording(recorder):
-        mode = MODES.grad_enabled
-        result = function(*args, **kwargs)
-        if MODES.grad_enabled is not mode:
-            raise TraceError(
-                f"{name} leaves the gradient mode changed, which its compiled program would not repeat; use "
-                "`with tracer.set_grad_enabled(...):` inside, or change the mode around the call"
-            )
-        recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves)
-        recorded.new_flags = recorder.restore_flags()
-        return recorded
+    if known is not None:
+        actual = {v: _elements(leaves[k]) for k, v in originals.items()}
+        recorder.questions = Questions(recorder, evaluation(recorder, actual, leaves), known)
+    try:
+        with recording(recorder):
+            mode = MODES.grad_enabled
+            result = function(*args, **kwargs)
+            if recorder.questions is not None and recorder.questions.failure is not None:
+                raise recorder.questions.failure
+            if MODES.grad_enabled is not mode:
+                raise TraceError(
+                    f"{name} leaves the gradient mode changed, which its compiled program would not repeat; use "
+                    "`with tracer.set_grad_enabled(...):` inside, or change the mode around the call"
+                )
+            recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves)
+            recorded.new_flags = recorder.restore_flags()
+            return recorded
+    finally:
+        recorder.questions = None  # and with it all elements, whoever keeps a Tensor of the trace
+
+
+def evaluation(
+    recorder: Recorder, actual: dict[Value, np.ndarray[Any, Any]], leaves: Sequence[Any]
+) -> Evaluation:
+    """The elements of values of a trace, given those of its arguments; state is read as it is."""
+
+    def outside(value: Value) -> np.ndarray[Any, Any]:
+        if value not in actual:  # state that the trace has read since
+            captures = [
+                *recorder.captures.values(),
+                *(c for c, _ in recorder.grad_captures.values()),
+            ]
+            actual.update((c.value, _elements(c.current(leaves))) for c in captures)
+            numbers = recorder.scalars.values()
+            actual.update((s.value, _elements(s.container[s.key])) for s in numbers)
+        return actual[value]
+
+    return Evaluation(recorder.made.get, outside)
+
+
+def _elements(x: Any) -> np.ndarray[Any, Any]:
+    return x._data() if isinstance(x, Tensor) else np.asarray(x)
 
 
 def _finish(
@@ -184,6 +223,9 @@ def _finish(
     live = [k for k, t in enumerate(tensors) if t.grad_fn is not None and not t.grad_fn.released]
     if live:
         _add_backward(recorder, recorded, tensors, live, inputs, values, placeholders, dynamic)
+    if recorder.questions is not None:
+        recorded.questions = recorder.questions.asked
+        values += [q.value for q in recorded.questions]
     nodes, recorded.applied = fold(recorder.builder.nodes, values, recorder.sites)
     recorded.graph = Graph(tuple(inputs), nodes, tuple(values), name=recorder.builder.name)
     return recorded
@@ -224,6 +266,8 @@ def _add_backward(
     ]
     forward_count = len(recorder.builder.nodes)
     cotangents = [Tensor.of_value(Value(tensors[k].type.strong()), recorder) for k in live]
+    if recorder.questions is not None:
+        recorder.questions.closed = True  # hooks may ask
     found = cotangents_at([tensors[k] for k in live], [t for _, t in candidates], cotangents)
     backward_nodes = recorder.builder.nodes[forward_count:]
     recorder.builder.nodes = recorder.builder.nodes[:forward_count]
