@@ -66,6 +66,16 @@ class Strided:
     strides: tuple[int, ...]
     offset: int = 0
 
+    @property
+    def is_row_major(self) -> bool:
+        """Whether the elements lie one after the other, without gaps."""
+        step = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size > 1 and stride != step:
+                return 0 in self.shape
+            step *= size
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class View:

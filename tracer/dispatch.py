@@ -51,12 +51,17 @@ def located(error: TracerError) -> TracerError:
 
 def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, Any]) -> Any:
     """`apply` for a record."""
+    recorder = MODES.recorder
+    if recorder is not None:
+        inputs = tuple(x._current() for x in inputs)
     needs: tuple[bool, ...] | None = None
     mark: Flag = False
     if MODES.grad_enabled is INFERENCE:
         needs, mark = _flags(op, inputs)
     else:
         for x in inputs:
+            if x._view is not None:
+                x._current()  # whose flags may have changed with its base
             if x._requires_grad is not False:
                 needs, mark = _flags(op, inputs)
                 break
@@ -64,7 +69,6 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         normal = op.normalize(attrs)
         op.infer([x.type for x in inputs], normal)
         return op.compute.rule(BUILDER, Application(inputs, (), normal))
-    recorder = MODES.recorder
     normal = op.normalize(attrs)
     if recorder is not None:
         outputs = recorder.apply(op, inputs, normal)
@@ -84,6 +88,12 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
             for y in outputs:
                 if np.may_share_memory(y.array, arrays[0]):
                     y._changes = inputs[0].changes()
+    if op.is_view:
+        from tracer.views import link
+
+        for number, y in enumerate(outputs):
+            if recorder is not None or y._changes is not None:
+                link(inputs[0], y, op, normal, number)
     if mark is not False:
         for y in outputs:
             y._requires_grad = mark

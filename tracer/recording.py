@@ -23,6 +23,7 @@ from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.modes import MODES, Flag
 from tracer.source import here
 from tracer.tensor import Tensor
+from tracer.views import refresh, write
 
 if TYPE_CHECKING:
     from tracer.tracing.questions import Questions
@@ -68,11 +69,16 @@ class Recorder:
         self.builder = GraphBuilder(name)
         self.captures: dict[int, Capture] = {}
         self.scalars: dict[tuple[int, Any], ScalarCapture] = {}
-        self.mutated: dict[int, tuple[Tensor, Value]] = {}
+        self.mutated: dict[
+            int, tuple[Tensor, Tensor]
+        ] = {}  # what was changed, and what stands for it since
         self.arguments: dict[
             int, tuple[int, Tensor]
         ] = {}  # by placeholder: the leaf's number, the Tensor that was passed
         self.grads: dict[int, tuple[Holder, Tensor | None]] = {}
+        self.onward: dict[
+            int, Tensor
+        ] = {}  # gradients of arguments with a history outside, by leaf
         self.read_grads: dict[int, tuple[Holder, bool]] = {}
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
         self.flags: dict[tuple[int, str], tuple[Any, str, bool]] = {}
@@ -88,9 +94,6 @@ class Recorder:
         self.history_start = next_sequence()
         self.sites: list[Site] = []  # calls of Functions, inner ones first
         self.made: dict[Value, Node] = {}
-        self._bases: dict[Value, Value] = {}  # of views
-        self._views: dict[Value, list[Value]] = {}  # the other way round
-        self._outdated: set[Value] = set()  # views of Tensors that have been changed since
 
     # ---- operations
     def apply(
@@ -101,10 +104,6 @@ class Recorder:
         result = self.builder.emit(op, values, attrs, origin=self.gradient_origin or here())
         outputs = result if isinstance(result, tuple) else (result,)
         self.made.update(dict.fromkeys(outputs, self.builder.nodes[-1]))
-        if op.is_view:
-            base = self._bases.get(values[0], values[0])
-            self._bases.update(dict.fromkeys(outputs, base))
-            self._views.setdefault(base, []).extend(outputs)
         return tuple(Tensor.of_value(v, self) for v in outputs)
 
     @contextmanager
@@ -136,12 +135,8 @@ class Recorder:
     def value_of(self, tensor: Tensor) -> Value:
         """The current value of a Tensor, outside ones captured at first sight."""
         if tensor._recorder is self and tensor._value is not None:
-            if tensor._value in self._outdated and self.gradient_origin is None:
-                raise TraceError(
-                    f"{short(tensor.type)} is a view of a Tensor that was changed in place after the view was made; without "
-                    "a trace it would show the change, which is not recorded. Make the view again after the change, or copy "
-                    "it before"
-                )
+            if tensor._view is not None:
+                refresh(tensor)
             return tensor._value
         if tensor._value is not None:
             raise TraceError(
@@ -150,7 +145,7 @@ class Recorder:
             )
         changed = self.mutated.get(id(tensor))
         if changed is not None:
-            return changed[1]
+            return self.value_of(changed[1])
         return self._capture(tensor, tensor.type.strong())
 
     def value_of_array(self, array: np.ndarray[Any, Any]) -> Tensor:
@@ -249,16 +244,18 @@ class Recorder:
         return strong
 
     # ---- writing
-    def assign(self, tensor: Tensor, new: Tensor) -> None:
-        """tensor[...] = new, when the program runs."""
-        value = self.value_of(new)
-        old = self.value_of(tensor)  # captured, so that its memory is known to the program
-        self._outdated.update(self._views.get(self._bases.get(old, old), ()))
-        self._outdated.discard(value)
+    def standing(self, tensor: Tensor) -> Tensor:
+        """The Tensor that takes changes of a Tensor: itself, or what stands for one from outside until the program has run."""
         if tensor._recorder is self:
-            tensor._value = value
-        else:
-            self.mutated[id(tensor)] = (tensor, value)
+            return tensor
+        found = self.mutated.get(id(tensor))
+        if found is None:
+            value = self.value_of(tensor)  # captured, so that its memory is known to the program
+            standing = Tensor.of_value(value, self)
+            standing._requires_grad, standing._grad_fn = tensor._requires_grad, tensor._grad_fn
+            standing.output_number, standing._generation = tensor.output_number, tensor._generation
+            found = self.mutated[id(tensor)] = tensor, standing
+        return found[1]
 
     def rebind(self, members: dict[str, Any], name: str, new: Tensor) -> None:
         """members[name] = new while the trace runs, where there is a Tensor of the same type.
@@ -316,6 +313,12 @@ class Recorder:
             found = self.grad_captures[id(tensor)] = capture, Tensor.of_value(capture.value, self)
         return found[1]
 
+    def keep_changed_grads(self) -> None:
+        """Have gradients that were changed in place, as in clipping, written back."""
+        for key, (capture, gradient) in self.grad_captures.items():
+            if key not in self.grads and self.value_of(gradient) is not capture.value:
+                self.grads[key] = capture.object, gradient
+
     def write_grad(self, tensor: Tensor, value: Tensor | None) -> None:
         """tensor.grad = value, when the program runs."""
         if id(tensor) in self.arguments:
@@ -368,11 +371,6 @@ def is_nonzero(container: Any, key: str) -> bool:
 
 def assign(target: Tensor, new: Tensor) -> None:
     """target[...] = new: in its memory at once, or when the program that is being traced runs."""
-    recorder = MODES.recorder
     if new.type.shape != target.type.shape or new.type.dtype != target.type.dtype:
         raise TraceError(f"cannot assign {short(new.type)} to {short(target.type)}")
-    if recorder is not None:
-        recorder.assign(target, new)
-        return
-    np.copyto(target._data(), new._data())
-    target._version += 1
+    write(target, new, recorded=False)

@@ -21,9 +21,9 @@ from ops.types import broadcast_shapes, short
 from tracer.dispatch import BUILDER, apply, constant
 from tracer.functions.creation import as_tensor, cast, fresh
 from tracer.functions.indexing import as_indices, known_mask, linear_index
-from tracer.functions.mutation import assign, refuse_change, refuse_value, writeable
+from tracer.functions.mutation import change, copy_into, require_changeable, writeable
 from tracer.functions.public import public
-from tracer.modes import MODES
+from tracer.modes import MODES, no_grad
 from tracer.tensor import Tensor
 
 
@@ -266,15 +266,43 @@ def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor]) -> T
 def set_item(x: Tensor, key: Any, value: Any) -> None:
     """x[key] = value, broadcast and converted to x's element type.
 
-    Eager: on Tensors without history. In a trace: integers, slices, None, ..., and masks of x's
-    shape with one value.
+    With a gradient through x and value, and through all views of x. Eager: every key that x[key]
+    takes. In a trace: integers, slices, None, ..., and masks of x's shape with one value.
     """
-    refuse_change(x)
-    new = cast(as_tensor(value), x.type.dtype)
-    if MODES.recorder is not None:
-        assign(x, _updated(x, key, new))
+    new = as_tensor(value)
+    recorded = require_changeable(x, (new,))
+    if MODES.recorder is None and not recorded:
+        _assign_elements(x, key, new)
         return
-    refuse_value(x, new)
+    if not _is_basic(key):
+        change(x, lambda old, part: _updated(old, key, cast(part, old.type.dtype)), new)
+        return
+    part = get_item(x, key)
+    try:
+        copy_into(part, new)
+    except ShapeError:
+        raise _misfit(new, x, part.type.shape) from None
+
+
+def _is_basic(key: Any) -> bool:
+    """Whether x[key] is a view: integers, slices, None and ... only."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(
+        part is None
+        or part is Ellipsis
+        or isinstance(part, slice)
+        or (
+            hasattr(part, "__index__")
+            and not isinstance(part, bool | np.bool_ | np.ndarray | Tensor)
+        )
+        for part in parts
+    )
+
+
+def _assign_elements(x: Tensor, key: Any, value: Tensor) -> None:
+    """The same in memory, where no gradient is concerned."""
+    with no_grad():
+        new = cast(value, x.type.dtype)
     target = writeable(x)
     parts = key if isinstance(key, tuple) else (key,)
     plain = tuple(part.array if isinstance(part, Tensor) else part for part in parts)
@@ -285,10 +313,10 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
     except ValueError:
         hole = target[plain].shape
         raise _misfit(new, x, hole) from None
-    x._version += 1
+    x.count_change()
 
 
-def _misfit(value: Tensor, x: Tensor, hole: tuple[int, ...]) -> ShapeError:
+def _misfit(value: Tensor, x: Tensor, hole: tuple[Any, ...]) -> ShapeError:
     return ShapeError(
         f"a value of shape {value.shape} does not broadcast to the part of {short(x.type)}, whose "
         f"shape is {hole}"

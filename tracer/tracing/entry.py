@@ -12,6 +12,7 @@ import optree
 
 from ops.errors import GradError
 from ops.types import Type
+from tracer.autograd.engine import backward
 from tracer.autograd.history import CompiledNode, replay
 from tracer.autograd.hooks import functions_of
 from tracer.dispatch import BUILDER
@@ -25,6 +26,7 @@ from tracer.tracing.guards import build_guard
 from tracer.tracing.questions import Question
 from tracer.tracing.record import Recorded
 from tracer.tracing.signature import Leaf
+from tracer.views import set_history
 
 _UNKNOWN = object()
 
@@ -208,17 +210,25 @@ class Entry:
             recorded.mutated_arguments
         )  # written in place by the program
         for tensor in recorded.mutated:
-            tensor._version += 1
+            tensor.count_change(recorded.graph.name)
         for leaf in recorded.mutated_arguments:
             if isinstance(leaves[leaf], Tensor):
-                leaves[leaf]._version += 1
+                leaves[leaf].count_change(recorded.graph.name)
         for holder, present in recorded.grads:
             held_by(holder, leaves)._grad = results[number] if present else None
             number += present
+        onward = results[number : number + len(recorded.onward)]
+        number += len(onward)
         for holder, flag in recorded.new_flags:
             held_by(holder, leaves)._requires_grad = flag
+        if onward:  # along the history that they came with
+            backward([leaves[k] for k in recorded.onward], onward)
         if recorded.backward is not None:
             self._attach(results, number, inputs)
+        for changed in recorded.changed_histories:
+            if changed not in recorded.cotangent_outputs:
+                released = CompiledNode.released_node(recorded.graph.name)
+                set_history(results[changed], released, 0)
         out = []
         for output in recorded.outputs:
             if output.kind == "program":
@@ -252,8 +262,11 @@ class Entry:
             self._again(inputs),
             [x for x in borrowed if isinstance(x, Tensor)],
         )
-        for k, y in enumerate(outputs):
-            y._requires_grad, y.grad_fn, y.output_number = True, node, k
+        for k, (number, y) in enumerate(zip(recorded.cotangent_outputs, outputs, strict=True)):
+            if number in recorded.changed_histories:
+                set_history(y, node, k)
+            else:
+                y._requires_grad, y._grad_fn, y.output_number = True, node, k
 
     def _again(self, inputs: list[Any]) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
         """What makes the differentiable results anew from their sources; None if the program changed what it reads."""

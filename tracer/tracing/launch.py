@@ -66,6 +66,8 @@ def build_launch(
         return None
     if any(kind == "input" for kind, _, _ in entry.executable.results):
         return None
+    if entry.recorded.changed_histories or entry.recorded.onward:
+        return None
     writer = _Writer(entry)
     writer.arguments()
     writer.state()
@@ -152,7 +154,8 @@ class _Writer:
         x, place = f"x{k}", self.position[k]
         self.require(
             f"({x}.__class__ is not Tensor and {x}.__class__ is not Parameter) or {x}.type is not {self.constant(leaf.type)} "
-            f"or {x}._requires_grad is not {self.constant(leaf.requires_grad)}"
+            f"or {x}._requires_grad is not {self.constant(leaf.requires_grad)} "
+            f"or ({x}._view is not None and {x}.requires_grad is not {leaf.requires_grad is True})"
         )
         if leaf.requires_grad:
             self.require(f"arrival_of({x}) != {self.constant(leaf.value)}")
@@ -182,6 +185,9 @@ class _Writer:
         else:
             name = self.constant(value)
             self.require(f"{x}.__class__ is not {name}.__class__ or {x} != {name}")
+
+    def _alias(self, k: int, leaf: Leaf) -> None:
+        self.require(f"x{k} is not x{leaf.value}")
 
     def _object(self, k: int, leaf: Leaf) -> None:
         self.require(f"x{k} is not {self.constant(leaf.value.object)}")
@@ -309,12 +315,14 @@ class _Writer:
             type_ = self.constant(self.executable.results[number][2])
             self.add(f"{o}.type = {type_}; {o}._block = {b}; {o}._pointer = {b}.pointer")
             flag = flags.get(number, False)
-            history = f"; {o}.grad_fn = released" if flag else ""
-            self.add(f"{o}._requires_grad = {self.constant(flag)}{history}")
+            history = f"; {o}._grad_fn = released" if flag else ""
+            self.add(f"{o}._requires_grad = {self.constant(flag)}; {o}._view = None{history}")
+        name = repr(recorded.graph.name)
         for tensor in recorded.mutated:
-            self.add(f"{self.constant(tensor.changes())}[0] += 1")
+            changes = self.constant(tensor.changes())
+            self.add(f"{changes}[0] += 1; {changes}[1] = {name}")
         for leaf in recorded.mutated_arguments:
-            self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}._version += 1")
+            self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}.count_change({name})")
         for holder, grad in grads:
             self.add(f"{holder}._grad = {grad}")
         for whose, new in recorded.new_flags:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+import numpy as np
+
 from ops.errors import ArgumentError, TraceError, TracerError
 from tracer.config import CONFIG
 from tracer.dispatch import located
@@ -210,8 +212,14 @@ class TracedFunction(Generic[P, R]):
         self, leaves: list[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Leaf, ...]:
         static = self._static_numbers(args, kwargs) if self._static else frozenset()
-        signature = []
+        signature: list[Leaf] = []
+        first: dict[
+            int, int
+        ] = {}  # by identity: what is changed in place changes under each of its names
         for number, x in enumerate(leaves):
+            if isinstance(x, Tensor | np.ndarray) and first.setdefault(id(x), number) != number:
+                signature.append(Leaf("alias", value=first[id(x)]))
+                continue
             signature.append(leaf_of(x, number in static or (tree, number) in self._static_leaves))
         return tuple(signature)
 
