@@ -1,7 +1,7 @@
 """Random programs of views and changes in place, as data that NumPy, tracer and PyTorch can run.
 
-A program starts from leaves and appends one variable, or changes one, at each step. Steps name variables by number; what does not fit
-(a shape, a broadcast) was avoided when the program was drawn, by running it on NumPy, which is also the model of its values.
+A program starts from leaves and appends one variable, or changes one, at each step. Steps name variables by number; what does
+not fit (a shape, a broadcast) was avoided when the program was drawn, by running it on NumPy, the model of its values.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def leaves(seed: int) -> list[Array]:
 # ---- what can be done ----------------------------------------------------------------------------
 
 VIEWS: dict[str, Callable[[Any, Any], Any]] = {
-    "index": lambda x, k: x[k],
+    "index": lambda x, k: x[k] if not isinstance(x, np.ndarray) or ... in k else x[(*k, ...)],
     "reshape": lambda x, k: x.reshape(k),
     "transpose": lambda x, k: x.transpose(k) if isinstance(x, np.ndarray) else x.permute(*k),
     "diagonal": lambda x, k: _diagonal(x, k),
@@ -78,7 +78,7 @@ def _diagonal(x: Any, offset: int) -> Any:
     if not isinstance(x, np.ndarray):
         return x.diagonal(offset, 0, 1)
     result = np.diagonal(x, offset, 0, 1)
-    result.flags.writeable = True
+    result.flags.writeable = x.flags.writeable
     return result
 
 
@@ -86,6 +86,8 @@ def _numpy(name: str) -> Any:
     return {"neg": np.negative, "abs": np.abs}.get(name, getattr(np, name, None))
 
 
+LINEAR_UNARY = ("neg",)
+LINEAR_BINARY = ("add", "sub")
 UNARY = ("sin", "cos", "exp", "tanh", "neg", "sqrt_of_square", "log_of_square", "square")
 BINARY = ("add", "sub", "mul", "div_by_square")
 
@@ -155,6 +157,8 @@ def _change_array(name: str, x: Array, y: Any) -> None:
         x[...] = _numpy(name)(x)
 
 
+LINEAR_ALONE = ("zero", "fill", "neg")
+LINEAR_BY = ("add", "sub", "copy")
 CHANGES_ALONE = ("zero", "fill", "clamp", "sin", "tanh", "neg", "cos")
 CHANGES_BY = ("add", "sub", "mul", "div", "copy")
 
@@ -170,6 +174,8 @@ def run(
 ) -> list[Any]:
     """The variables after all steps. `refused` is told of a step that raised, which is left out then."""
     for step in program.steps:
+        for x in variables:
+            getattr(x, "grad_fn", None)  # PyTorch takes a changed view for a leaf until it is asked
         try:
             made = _apply(step, variables, no_grad)
         except Exception as error:
@@ -190,6 +196,18 @@ def _apply(step: Step, variables: list[Any], no_grad: Callable[[], Any]) -> Any:
 
 
 def _do(step: Step, variables: list[Any]) -> Any:
+    made = _done(step, variables)
+    if step.kind != "pure":
+        return made
+    # row-major, as tracer's results are: whether a reshape is a view must not depend on the operands' order
+    return (
+        np.array(made, order="C")
+        if isinstance(made, np.ndarray | np.generic)
+        else made.contiguous()
+    )
+
+
+def _done(step: Step, variables: list[Any]) -> Any:
     operands = [variables[k] for k in step.operands]
     if step.kind == "view":
         return VIEWS[step.name](operands[0], step.argument)
@@ -213,9 +231,21 @@ def loss(variables: list[Any], first: int) -> Any:
 # ---- drawing -------------------------------------------------------------------------------------
 
 
+class _Random(random.Random):
+    curved: float = 1.0  # how often an operation may have a gradient rule that keeps its operands
+
+    def function(self, linear: tuple[str, ...], every: tuple[str, ...]) -> str:
+        """The name of an operation."""
+        return self.choice(every if self.random() < self.curved else linear)
+
+
 def draw(seed: int, count: int = 50, smooth: bool = False) -> Program:
-    """A program of `count` steps. `smooth`: nothing is cut out of the gradient, and nothing has a kink."""
-    rng = random.Random(seed)
+    """A program of `count` steps. `smooth`: nothing is cut out of the gradient, and nothing has a kink.
+
+    Two of three programs are mostly linear: hardly any gradient rule needs an operand then that a later step changes.
+    """
+    rng = _Random(seed)
+    rng.curved = 1.0 if seed % 3 == 0 else 0.03
     variables: list[Any] = [a.copy() for a in leaves(seed)]
     program_steps: list[Step] = []
     variables_from = len(variables)
@@ -246,7 +276,7 @@ def draw(seed: int, count: int = 50, smooth: bool = False) -> Program:
     return Program(seed, tuple(program_steps))
 
 
-def _draw_step(rng: random.Random, variables: list[Any], first: int, smooth: bool) -> Step | None:
+def _draw_step(rng: _Random, variables: list[Any], first: int, smooth: bool) -> Step | None:
     number = rng.randrange(len(variables))
     x = variables[number]
     quiet = not smooth and rng.random() < 0.05
@@ -256,12 +286,12 @@ def _draw_step(rng: random.Random, variables: list[Any], first: int, smooth: boo
         return found and Step("view", found[0], (number,), found[1])
     if kind < 0.5:
         if rng.random() < 0.5:
-            return Step("pure", rng.choice(UNARY), (number,), None, quiet)
+            return Step("pure", rng.function(LINEAR_UNARY, UNARY), (number,), None, quiet)
         other = _fitting(rng, variables, lambda y: _broadcasts(x, y))
         return (
             None
             if other is None
-            else Step("pure", rng.choice(BINARY), (number, other), None, quiet)
+            else Step("pure", rng.function(LINEAR_BINARY, BINARY), (number, other), None, quiet)
         )
     if number < first - 1 and not quiet and rng.random() < 0.9:
         return None  # mostly refused: a leaf that requires a gradient
@@ -269,22 +299,22 @@ def _draw_step(rng: random.Random, variables: list[Any], first: int, smooth: boo
 
 
 def _draw_change(
-    rng: random.Random, variables: list[Any], number: int, smooth: bool, quiet: bool
+    rng: _Random, variables: list[Any], number: int, smooth: bool, quiet: bool
 ) -> Step | None:
     x = variables[number]
     if not x.flags.writeable or x.size == 0:
         return None
     what = rng.random()
     if what < 0.3:
-        names = [n for n in CHANGES_ALONE if not (smooth and n == "clamp")]
-        name = rng.choice(names)
+        names = tuple(n for n in CHANGES_ALONE if not (smooth and n == "clamp"))
+        name = rng.function(LINEAR_ALONE, names)
         argument = {"fill": (0.75,), "clamp": (-2.0, 2.0)}.get(name)
         return Step("change", name, (number,), argument, quiet)
     if what < 0.6:
         other = _fitting(rng, variables, lambda y: _fits_into(y, x.shape))
         if other is None:
             return None
-        return Step("change", rng.choice(CHANGES_BY), (number, other), None, quiet)
+        return Step("change", rng.function(LINEAR_BY, CHANGES_BY), (number, other), None, quiet)
     if x.ndim == 0:
         return None
     key = _draw_key(rng, x)
@@ -300,7 +330,7 @@ def _draw_change(
     )
 
 
-def _fitting(rng: random.Random, variables: list[Any], fits: Callable[[Any], bool]) -> int | None:
+def _fitting(rng: _Random, variables: list[Any], fits: Callable[[Any], bool]) -> int | None:
     found = [k for k, y in enumerate(variables) if fits(y)]
     return rng.choice(found) if found else None
 
@@ -319,12 +349,12 @@ def _fits_into(y: Any, shape: tuple[int, ...]) -> bool:
         return False
 
 
-def _draw_slice(rng: random.Random, size: int) -> slice:
+def _draw_slice(rng: _Random, size: int) -> slice:
     start = rng.randrange(size)
     return slice(start, rng.randrange(start + 1, size + 1), rng.choice((1, 1, 2, 3)))
 
 
-def _draw_key(rng: random.Random, x: Any) -> Any:
+def _draw_key(rng: _Random, x: Any) -> Any:
     """Integers, slices with steps, None and `...`; PyTorch has no negative steps."""
     if x.ndim == 0:
         return ...
@@ -336,13 +366,12 @@ def _draw_key(rng: random.Random, x: Any) -> Any:
             parts.append(
                 rng.choice((rng.randrange(-size, size), _draw_slice(rng, size), slice(None)))
             )
-    if rng.random() < 0.1:
-        parts.insert(0, ...)
-        parts = parts[: 1 + x.ndim]
+    if len(parts) == x.ndim and rng.random() < 0.2:
+        parts.insert(rng.randrange(x.ndim + 1), ...)
     return tuple(parts)
 
 
-def _draw_view(rng: random.Random, x: Any, smooth: bool) -> tuple[str, Any] | None:
+def _draw_view(rng: _Random, x: Any, smooth: bool) -> tuple[str, Any] | None:
     names = ["index", "index", "reshape", "transpose", "unsqueeze", "diagonal"]
     names += ["expand"] + ([] if smooth else ["detach"])
     name = rng.choice(names)

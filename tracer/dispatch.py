@@ -137,14 +137,16 @@ def run_reference(op: Operator, arrays: list[np.ndarray[Any, Any]], attrs: Any) 
 
 
 def _own(result: Any, operands: list[np.ndarray[Any, Any]]) -> Any:
-    """A result in memory of its own: a maximum over no axes is its operand, and a change of the one must not change the other."""
-    if not isinstance(result, np.ndarray) or (
-        result.flags.owndata and all(result is not x for x in operands)
-    ):
+    """A result in row-major memory of its own: a maximum over no axes is its operand, and a change of the one must not change the
+    other; and a reshape must be a view of it or not whatever the order of its operands was, as in a compiled program."""
+    if not isinstance(result, np.ndarray):
         return result
-    if not result.flags.writeable or any(np.may_share_memory(result, x) for x in operands):
-        return np.array(result, order="C")
-    return result
+    alone = result.flags.owndata or not any(np.may_share_memory(result, x) for x in operands)
+    if alone and result.flags.writeable and result.flags.c_contiguous:
+        alone = all(result is not x for x in operands)
+        if alone:
+            return result
+    return np.array(result, order="C")
 
 
 _KERNELS: dict[Any, Any] = {}

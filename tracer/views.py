@@ -49,12 +49,13 @@ class View:
 
     @property
     def overlaps(self) -> bool:
-        """Whether several elements share memory: the view was broadcast."""
-        if self.layout is None:
-            return any(step.op is not None and step.op.name == "Expand" for step in steps_of(self))
-        return any(
-            d > 1 and s == 0 for d, s in zip(self.layout.shape, self.layout.strides, strict=True)
-        )
+        """Whether it was broadcast, so that elements share memory: as NumPy's broadcast arrays it cannot be written to."""
+        size = self.base.type.size
+        for step in steps_of(self):
+            if step.op is not None and step.op.name == "Expand" and step.type.size != size:
+                return True
+            size = step.type.size
+        return False
 
 
 def steps_of(view: View) -> list[View]:

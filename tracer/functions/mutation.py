@@ -41,8 +41,8 @@ def change(x: Tensor, function: Any, *operands: Any) -> Tensor:
     saved = kept()
     if saved is not None and MODES.recorder is None:
         # a gradient rule needs the old elements, which are overwritten now
-        saved._array, saved._block, saved._changes = saved._data().copy(), None, None
-        saved._pointer = 0
+        saved._changes = [saved._version, ""]
+        saved._array, saved._block, saved._pointer = saved._data().copy(), None, 0
     write(x, new, recorded=True, fresh=fresh)
     return x
 
