@@ -95,7 +95,8 @@ BINARY = ("add", "sub", "mul", "div_by_square")
 def unary(name: str, x: Any) -> Any:
     """A function that is smooth everywhere."""
     if name == "sqrt_of_square":
-        return (x * x + 0.5) ** 0.5
+        positive = x * x + 0.5
+        return np.sqrt(positive) if isinstance(x, np.ndarray) else positive.sqrt()
     if name == "log_of_square":
         squared = x * x + 0.5
         return np.log(squared) if isinstance(x, np.ndarray) else squared.log()
