@@ -209,7 +209,7 @@ def test_a_walk_goes_on_behind_an_argument() -> None:
     inside(x)
     equal(x.grad, 2, 4)
     inside(y)
-    equal(x.grad, 2 + 16, 4 + 32)
+    equal(x.grad, 2 + 8, 4 + 16)
     x.grad, y = None, x * 2
     (x * x).sum().backward()
     inside(y.detach().requires_grad_())
