@@ -174,9 +174,11 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The reference, called by the program between kernels. `reason` says why it is no kernel."""
+    """The reference, called by the program between kernels. `reason` says why it is no kernel. `count`: the attribute that is the
+    number of operand 0's True elements; another number is an error found before the program writes anything."""
 
     reason: str
+    count: str | None = None
 
 
 Compute = (

@@ -18,7 +18,7 @@ from ops.operator import Operator
 from tracer import passes
 from tracer.execution import Executable, Kernels
 from tracer.graph import Graph, Node, Value, used
-from tracer.lowering.checks import bounds_error, index_tests
+from tracer.lowering.checks import index_tests, refusal
 from tracer.passes.inline import inline_calls
 from tracer.tensor import Tensor
 
@@ -160,7 +160,7 @@ class GuardedExecutable:
                 if k >= agreed and outcomes[k] != expected[k]:
                     return k
             elif any(outcomes[self.guards + k]):
-                raise bounds_error(*self._tests[k])
+                raise refusal(*self._tests[k])
         return None
 
     def finish(self, inputs: Sequence[Any], early: Sequence[Tensor]) -> list[Tensor]:
