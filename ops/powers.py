@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ops import onnx_forms, rules
-from ops.compute import Composite, Scalar
+from ops.compute import Scalar
 from ops.errors import DTypeError
 from ops.families import (
     FLOATING_PAIR_ERRORS,
@@ -18,7 +18,7 @@ from ops.families import (
     floating_function,
     scaled,
 )
-from ops.operator import Application, ErrorSample, Expanded, Input, ZeroGradient, operator
+from ops.operator import Application, ErrorSample, Input, ZeroGradient, operator
 from ops.reference import precise, rounded_once
 from ops.samples import BINARY, binary, unary, without_gradient
 from ops.types import FLOATING, INTEGERS, SIZE_OF, UNSIGNED, Type
@@ -112,21 +112,18 @@ def power(x: Array, y: Array) -> Array:
     return np.power(x, y)
 
 
-def _integer_power(g: Any, n: Application) -> Any:
-    """Square and multiply over every bit of the exponent, none of which is known beforehand."""
+def _integer_power_onnx(g: Any, n: Application) -> Any:
+    """Square and multiply over every bit of the exponent: ONNX's Pow goes through floating point."""
     x, y = n.inputs
     dtype = x.type.dtype
     zero, one = g.like(0, x), g.like(1, x)
     signed = dtype not in UNSIGNED
-    result, square = None, x
+    result, square = one, x
     for bit in range(8 * SIZE_OF[dtype] - signed):
-        chosen = g.BitwiseAnd(g.ShiftRight(y, g.like(bit, y)), one)
-        factor = g.Where(g.Equal(chosen, zero), one, square)
-        result = factor if result is None else g.Mul(result, factor)
+        skipped = g.Equal(g.BitwiseAnd(y, g.like(1 << bit, y)), zero)
+        result = g.Mul(result, g.Where(skipped, one, square))
         square = g.Mul(square, square)
-    if (
-        signed
-    ):  # 1 / x**|y| cut to a whole number: 0, but for 1 and -1, where the parity of y counts
+    if signed:  # a whole part of 1 / x**|y|: 0, but for 1 and -1, where the parity of y counts
         sign = g.Where(g.Equal(g.BitwiseAnd(y, one), zero), one, x)
         unit = g.Or(g.Equal(x, one), g.Equal(x, g.like(-1, x)))
         result = g.Where(g.Less(y, zero), g.Where(unit, sign, zero), result)
@@ -136,9 +133,9 @@ def _integer_power(g: Any, n: Application) -> Any:
 @operator(
     "IntegerPow",
     type_rule=rules.limited(*INTEGERS),
-    compute=Composite(_integer_power),
+    compute=Scalar("integer_power({0}, {1})", expensive=True),
     vjp=ZeroGradient(),
-    onnx=Expanded(),
+    onnx=_integer_power_onnx,
     samples=without_gradient(binary(Input(low=-9, high=9), Input(low=-3, high=12))),
     errors=(
         *MISMATCHED_INTEGERS,

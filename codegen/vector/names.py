@@ -13,6 +13,7 @@ from codegen.vector import elementary as _elementary  # noqa: F401
 from codegen.vector import elements, lanes, memory
 from codegen.vector import math_error as _math_error  # noqa: F401
 from codegen.vector import math_exponential as _math_exponential  # noqa: F401  fills FUNCTIONS
+from codegen.vector import math_integer as _math_integer  # noqa: F401
 from codegen.vector import math_inverse as _math_inverse  # noqa: F401
 from codegen.vector import math_logarithm as _math_logarithm  # noqa: F401
 from codegen.vector import math_power as _math_power  # noqa: F401

@@ -114,6 +114,7 @@ class Accesses:
             if (
                 known.buffer is buffer
                 and known.offset == offset
+                and known.dtype == dtype
                 and known.role == role == "in"
                 and known.strides == strides
                 and not known.extra
@@ -197,33 +198,49 @@ class Accesses:
         return strides
 
     def _moved(self) -> set[Value]:
-        """The values of a kernel that only moves elements. It moves them as unsigned integers of their size: every bit
-        pattern stays, NaN's included, and element types of one size share a kernel."""
-        made = self._made
-        moved: set[Value] = set()
+        """The values whose elements are only moved. They are moved as unsigned integers of their size: every bit pattern stays,
+        NaN's included, half types are not widened, and element types of one size share a kernel."""
+        whole: dict[Value, Value] = {}  # values that moving joins, each leading to a representative
+        computed: set[Value] = set()
+
+        def find(v: Value) -> Value:
+            while v in whole:
+                v = whole[v]
+            return v
+
         for step in self._group.steps:
-            compute = step.node.op.compute
-            if step.kind == "map" and isinstance(compute, Gather):
-                if any(v in made for v in step.inputs[1:]):
-                    return set()  # what is moved is an index as well
-                moved |= {step.inputs[0], step.node.outputs[0]}
-            elif step.kind == "view" or (
-                step.kind == "map" and isinstance(compute, Scalar) and scalar_text(step) == "{0}"
-            ):
-                moved |= {step.inputs[0], step.node.outputs[0]}
-            else:
-                return set()
-        indices = {
-            v
-            for s in self._group.steps
-            if isinstance(s.node.op.compute, Gather)
-            for v in s.inputs[1:]
-        }
-        return set() if moved & indices else moved
+            carried = _carried(step)
+            for k, v in enumerate(step.inputs):
+                if k not in carried:
+                    computed.add(v)
+            if step.output is None or not carried:
+                computed.update(() if step.output is None else (step.output,))
+                continue
+            for k in carried:
+                head, other = find(step.inputs[k]), find(step.output)
+                if head is not other:
+                    whole[other] = head
+        spoiled = {find(v) for v in computed}
+        return {v for v in {*whole, *whole.values()} if find(v) not in spoiled}
 
     def dtype(self, v: Value) -> str:
         """The element type under which a value is known in the kernel."""
         return f"uint{8 * v.type.itemsize}" if v in self.moved else v.type.dtype
+
+
+_MOVING = {"{0}": (0,), "select({0}, {1}, {2})": (1, 2)}  # texts that compute no element
+
+
+def _carried(step: Step) -> tuple[int, ...]:
+    """The operands whose elements a step carries to its result as they are."""
+    compute = step.node.op.compute
+    if step.kind == "view" or (step.kind == "map" and isinstance(compute, Gather)):
+        return (0,)
+    if step.kind != "map" or not isinstance(compute, Scalar):
+        return ()
+    carried = _MOVING.get(scalar_text(step), ())
+    out = step.node.outputs[0].type.dtype
+    return carried if all(step.inputs[k].type.dtype == out for k in carried) else ()
 
 
 def scalar_text(step: Step) -> str:

@@ -249,7 +249,7 @@ class Fusion:
             made = {s.output for s in group.steps}
             for step in group.steps:
                 for v, dims in zip(step.inputs, step.operands, strict=False):
-                    if v not in made and dims is not None and atoms_of(dims):
+                    if v not in made and dims is not None:
                         readers.setdefault(v, {})[group] = None
         for v, groups in readers.items():
             for first, second in pairwise(groups):

@@ -57,7 +57,7 @@ def scatter_bound(
     names = {a: f"p{a}" for a in rows}
     # What is only moved is moved as unsigned integers: every bit pattern stays, and types of one size share a kernel.
     element = updates_value.type
-    dtype = element.dtype if compute.mode == "add" else f"uint{8 * element.itemsize}"
+    dtype = _added_as(element.dtype) if compute.mode == "add" else f"uint{8 * element.itemsize}"
     body: list[Statement] = []
     operands = [
         Operand("updates", dtype, (None,) * len(rows) + ((1,) if tail else ())),
@@ -138,8 +138,13 @@ def scatter_bound(
         for a in tail:
             sizes["r"] *= shape[a]
     spec = KernelSpec(f"k_scatter_{compute.mode}", tuple(axes_), tuple(operands), tuple(stages))
-    group = Group("kernel")
+    group = Group("kernel", node=node)
     return Bound(spec, Schedule(mode="scatter"), tuple(bindings), sizes, strides, {}, group)
+
+
+def _added_as(dtype: str) -> str:
+    """Signed and unsigned integers of one size add up to the same bits, by one kernel."""
+    return f"u{dtype}" if dtype.startswith("int") else dtype
 
 
 def _one_piece(axes: list[int], shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

@@ -178,7 +178,7 @@ class Specifier:
                     same = frozenset(a for axis in self._step_of[other].result for a in axis)
                     mine = frozenset(a for axis in step.result for a in axis)
                     if (
-                        other.type.dtype == v.type.dtype
+                        self.accesses.dtype(other) == self.accesses.dtype(v)
                         and same == mine
                         and depth > uses[0]
                         and depth >= uses[-1]

@@ -90,7 +90,7 @@ class Statements:
         out = v.type
         first = step.inputs[0].type.dtype if step.inputs else out.dtype
         text = scalar_text(step).format(*arguments, T=lane(first), R=lane(out.dtype), **keys)
-        rounding = _ROUND.get(out.dtype)
+        rounding = None if v in self._accesses.moved else _ROUND.get(out.dtype)
         if rounding and text not in arguments:
             text = f"{rounding}({text})"
         body.append(Let(name, self._accesses.dtype(v), text))
