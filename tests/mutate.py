@@ -18,7 +18,6 @@ import pytest
 from tqdm import tqdm
 
 from ops import operator as table
-from ops import samples
 from ops.compute import Composite, Control, Host
 from ops.operator import (
     Application,
@@ -117,9 +116,7 @@ def spoiled_onnx(op: Operator, change: Spoil) -> Operator | str:
 
 def check_value(op: Operator) -> None:
     sample = op.samples[0]
-    dtypes = samples.tested_types(op, sample)
-    dtype = next((d for d in test_compiled_table.COMMON if d in dtypes), dtypes[0])
-    test_compiled_table.check(op, sample, dtype, neighbours=False)
+    test_compiled_table.check(op, sample, test_compiled_table.common_type(op, sample))
 
 
 Change = Callable[[Operator, Spoil], "Operator | str"]

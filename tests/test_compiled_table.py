@@ -1,10 +1,13 @@
-"""Every operator of the table: compiled equals the reference, alone and fused with neighbours; no part falls back to it.
+"""Every operator of the table: compiled equals the reference, fused with neighbours and alone; no part falls back to it.
 
-The first sample is taken in every element type, the others in one, between two neighbours that it fuses with.
+The first sample is taken in every element type, the others in one. Cases of equal shapes are one graph, in which lowering makes
+one kernel of many: the walk compiles hundreds of kernels, not thousands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,94 +21,150 @@ from ops.table import TABLE
 from ops.types import Type
 from tracer.dispatch import run_reference
 from tracer.execution import Executable
-from tracer.graph import Graph, GraphBuilder, Value
+from tracer.graph import GraphBuilder, Value
 from tracer.tensor import Tensor
 
-OPERATORS = [
-    pytest.param(op, id=op.name) for op in TABLE.values() if not isinstance(op.compute, Control)
-]
+Array = np.ndarray[Any, Any]
+WALKED = [op for op in TABLE.values() if not isinstance(op.compute, Control)]
 COMMON = ("float32", "int64", "bool", "uint64")
+MOST = 48  # cases of one graph
 
 
-def one(dtype: str) -> np.ndarray[Any, Any]:
-    return np.ones((), Type(dtype).numpy)
+@dataclass(frozen=True)
+class Case:
+    """An operator on a sample of an element type."""
+
+    op: Operator
+    sample: Sample
+    dtype: str
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The sample's arrays, the same every time."""
+        return list(samples.draw(self.sample, self.dtype))
+
+    @property
+    def shapes(self) -> tuple[tuple[Any, ...], ...]:
+        """The shapes of operands and results."""
+        types = [Type.of(a) for a in self.arrays]
+        results = self.op.infer(types, self.op.normalize(self.sample.attrs))
+        return tuple(t.shape for t in (*types, *results))
+
+    def __str__(self) -> str:
+        shapes = [a.shape for a in self.arrays]
+        return f"{self.op.name} {self.dtype} {self.sample.attrs} {shapes}"
 
 
-def graph_of(
-    op: Operator, types: list[Type], sample: Sample, neighbours: bool
-) -> tuple[Graph, list[str]]:
-    """The operator on inputs; with neighbours each operand and result is multiplied by a 1 that the compiler cannot see.
-
-    Second: element types of those ones, which are further inputs.
-    """
-    builder = GraphBuilder(op.name)
-    inputs = [builder.input(t) for t in types]
-    ones: dict[str, Value] = {}
-
-    def beside(v: Value) -> Value:
-        if not neighbours:
-            return v
-        if v.type.dtype not in ones:
-            ones[v.type.dtype] = builder.input(Type(v.type.dtype))
-        result: Value = builder.Mul(v, ones[v.type.dtype])
-        return result
-
-    result = builder.emit(op, [beside(v) for v in inputs], sample.attrs)
-    outputs = result if isinstance(result, tuple) else (result,)
-    return builder.build([beside(v) for v in outputs]), list(ones)
-
-
-def check(op: Operator, sample: Sample, dtype: str, neighbours: bool) -> None:
-    arrays = list(samples.draw(sample, dtype))
-    wanted = run_reference(op, list(arrays), op.normalize(sample.attrs))
-    graph, ones = graph_of(op, [Type.of(a) for a in arrays], sample, neighbours)
-    executable = Executable(graph, {})
-    results = executable([Tensor.of_array(a) for a in [*arrays, *map(one, ones)]])
-    for result, w in zip(results, wanted, strict=True):
-        got = result.array
-        off = difference_in_ulp(got, w)
-        assert off <= op.ulp, (
-            f"{op.name} {dtype} {sample.attrs} {[a.shape for a in arrays]}: {off} ulp\n{got}\n{w}"
-        )
-    for part in executable.plan().parts:
-        assert part.kind in ("kernel", "library") or isinstance(op.compute, Host), part
-
-
-def check_together(op: Operator, sample: Sample, dtypes: tuple[str, ...]) -> None:
-    """All element types in one graph, and in one kernel: each result goes through a choice by the same mask, all True."""
-    builder = GraphBuilder(op.name)
-    drawn = {d: list(samples.draw(sample, d)) for d in dtypes}
-    inputs = {d: [builder.input(Type.of(a)) for a in arrays] for d, arrays in drawn.items()}
-    results = [builder.emit(op, inputs[d], sample.attrs) for d in dtypes]
-    mask = builder.input(Type("bool", results[0].type.shape))
-    graph = builder.build([builder.Where(mask, y, y) for y in results])
-    executable = Executable(graph, {})
-    tensors = [Tensor.of_array(a) for arrays in drawn.values() for a in arrays]
-    everywhere = Tensor.of_array(np.ones(mask.type.shape, np.bool_))
-    for d, result in zip(dtypes, executable([*tensors, everywhere]), strict=True):
-        (wanted,) = run_reference(op, list(drawn[d]), op.normalize(sample.attrs))
-        off = difference_in_ulp(result.array, wanted)
-        assert off <= op.ulp, f"{op.name} {d} {sample.attrs}: {off} ulp\n{result.array}\n{wanted}"
-    assert {part.kind for part in executable.plan().parts} <= {"kernel"}, "a part falls back"
-
-
-@pytest.mark.parametrize("op", OPERATORS)
-def test_compiled_equals_the_reference_in_every_element_type(op: Operator) -> None:
-    sample = op.samples[0]
+def common_type(op: Operator, sample: Sample) -> str:
     dtypes = samples.tested_types(op, sample)
-    types = [Type.of(a) for a in samples.draw(sample, dtypes[0])]
-    results = op.infer(types, op.normalize(sample.attrs))
-    same = len(results) == 1 and all(t.shape == results[0].shape for t in types)
-    fusible = isinstance(op.compute, Scalar | Composite) and not op.random
-    if fusible and same and len(dtypes) > 1:
-        check_together(op, sample, dtypes)
-        return
-    for dtype in dtypes:
-        check(op, sample, dtype, neighbours=False)
+    return next((d for d in COMMON if d in dtypes), dtypes[0])
 
 
-@pytest.mark.parametrize("op", OPERATORS)
-def test_fused_with_neighbours_it_equals_the_reference(op: Operator) -> None:
-    for sample in op.samples:
-        dtypes = samples.tested_types(op, sample)
-        check(op, sample, next((d for d in COMMON if d in dtypes), dtypes[0]), neighbours=True)
+def cases() -> Iterator[Case]:
+    for op in WALKED:
+        for number, sample in enumerate(op.samples):
+            every = samples.tested_types(op, sample)
+            for dtype in every if number == 0 else [common_type(op, sample)]:
+                yield Case(op, sample, dtype)
+
+
+class Neighbours:
+    """A graph in which operands and results go through choices, all of which the compiler must expect to go either way.
+
+    Values of one shape go by one mask, so that lowering sees kernels that read the same and makes one of them.
+    """
+
+    def __init__(self) -> None:
+        self.builder = GraphBuilder("neighbours")
+        self.arrays: dict[Value, Array] = {}
+        self.masks: dict[Any, Value] = {}
+        self.others: dict[str, Value] = {}
+
+    def input(self, array: Array) -> Value:
+        value = self.builder.input(Type.of(array))
+        self.arrays[value] = array
+        return value
+
+    def beside(self, v: Value) -> Value:
+        """v, chosen by a mask that is True everywhere."""
+        shape, dtype = v.type.shape, v.type.dtype
+        if shape not in self.masks:
+            self.masks[shape] = self.input(np.ones(shape, np.bool_))  # type: ignore[arg-type]
+        if dtype not in self.others:
+            self.others[dtype] = self.input(np.ones((), v.type.numpy))
+        chosen: Value = self.builder.Where(self.masks[shape], v, self.others[dtype])
+        return chosen
+
+    def add(self, case: Case) -> list[Value]:
+        """The case's results."""
+        operands = [self.beside(self.input(a)) for a in case.arrays]
+        made = self.builder.emit(case.op, operands, case.sample.attrs)
+        return [self.beside(v) for v in (made if isinstance(made, tuple) else (made,))]
+
+
+def compare(case: Case, results: Sequence[Array]) -> None:
+    wanted = run_reference(case.op, case.arrays, case.op.normalize(case.sample.attrs))
+    for got, w in zip(results, wanted, strict=True):
+        off = difference_in_ulp(got, w)
+        assert off <= case.op.ulp, f"{case}: {off} ulp\n{got}\n{w}"
+
+
+def is_host_call(names: Sequence[str]) -> bool:
+    return all(isinstance(TABLE[name].compute, Host) for name in names)
+
+
+def no_part_falls_back(executable: Executable) -> None:
+    for part in executable.plan().parts:
+        assert part.kind in ("kernel", "library") or is_host_call(part.operators), part
+
+
+def check(op: Operator, sample: Sample, dtype: str) -> None:
+    """The operator as a program of its own."""
+    case, builder = Case(op, sample, dtype), GraphBuilder(op.name)
+    result = builder.emit(op, [builder.input(Type.of(a)) for a in case.arrays], sample.attrs)
+    executable = Executable(builder.build(result if isinstance(result, tuple) else (result,)), {})
+    results = executable([Tensor.of_array(a) for a in case.arrays])
+    compare(case, [r.array for r in results])
+    no_part_falls_back(executable)
+
+
+def batches() -> list[Any]:
+    """Cases by their shapes, with a name for each batch."""
+    groups: dict[Any, list[Case]] = {}
+    for case in cases():
+        groups.setdefault(case.shapes, []).append(case)
+    found = []
+    for shapes, group in groups.items():
+        name = ",".join("x".join(map(str, s)) or "0d" for s in shapes)
+        for k in range(0, len(group), MOST):
+            found.append(pytest.param(group[k : k + MOST], id=f"{name}-{k}" if k else name))
+    return found
+
+
+@pytest.mark.parametrize("batch", batches())
+def test_fused_with_neighbours_it_equals_the_reference(batch: list[Case]) -> None:
+    graph = Neighbours()
+    results = [graph.add(case) for case in batch]
+    built = graph.builder.build([v for values in results for v in values])
+    executable = Executable(built, {})
+    found = executable([Tensor.of_array(graph.arrays[v]) for v in built.inputs])
+    at = 0
+    for case, values in zip(batch, results, strict=True):
+        compare(case, [r.array for r in found[at : at + len(values)]])
+        at += len(values)
+    no_part_falls_back(executable)
+
+
+def is_elementwise(op: Operator) -> bool:
+    sample = op.samples[0]
+    shapes = Case(op, sample, common_type(op, sample)).shapes
+    return isinstance(op.compute, Scalar | Composite) and not op.random and len({*shapes}) == 1
+
+
+OTHERS = [pytest.param(op, id=op.name) for op in WALKED if not is_elementwise(op)]
+
+
+@pytest.mark.parametrize("op", OTHERS)
+def test_alone_it_equals_the_reference(op: Operator) -> None:
+    """What is no elementwise computation also as a program of its own, from operands to results."""
+    check(op, op.samples[0], common_type(op, op.samples[0]))
