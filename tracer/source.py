@@ -22,7 +22,8 @@ def is_own(filename: str) -> bool:
 
 
 @cache
-def _shown(filename: str) -> str:
+def shown(filename: str) -> str:
+    """A file as users know it: from the working folder where it lies there."""
     relative = os.path.relpath(filename) if os.path.isabs(filename) else filename
     return filename if relative.startswith("..") else relative
 
@@ -33,7 +34,7 @@ def user_line() -> str:
     while frame is not None:
         filename = frame.f_code.co_filename
         if not is_own(filename):
-            return f"{_shown(filename)}:{frame.f_lineno}"
+            return f"{shown(filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 

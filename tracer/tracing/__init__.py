@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tracer.tracing.paths import PathReport as PathReport
-from tracer.tracing.programs import Timings as Timings
+from tracer.tracing.traced import Timings as Timings
 from tracer.tracing.traced import TracedFunction as TracedFunction
 from tracer.tracing.traced import trace as trace

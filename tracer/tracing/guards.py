@@ -9,13 +9,16 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tracer.autograd.hooks import REGISTRATIONS, HookWatch, name_of
 from tracer.modes import Untracked
 from tracer.random import default_generator
 from tracer.recording import Holder
 from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
-from tracer.tracing.reads import SCALARS, Found, reads
+from tracer.tracing.arrays import is_small, lenders
+from tracer.tracing.reads import SCALARS, Found, is_plain, reads
 from tracer.tracing.record import Recorded
 
 Guard = Callable[[Any, Sequence[Any]], str | None]
@@ -89,17 +92,32 @@ def build_guard(
             return
         name = constant(value)
         lines.append(f"v = {expression}")
+        other = f"repr(v) != repr({name})" if isinstance(value, tuple) else f"v != {name}"
         lines.append(
-            f"if v is not {name} and (v.__class__ is not {name}.__class__ or v != {name}): return {what!r}"
+            f"if v is not {name} and (v.__class__ is not {name}.__class__ or {other}): return {what!r}"
         )
 
+    def content(found: Found) -> None:
+        array = found.value
+        kind = f"v.__class__ is not {constant(type(array))} or v.dtype != {constant(array.dtype)}"
+        lines.append(f"v = {found.expression}")
+        lines.append(
+            f"if {kind} or v.shape != {array.shape} or v.tobytes() != {constant(array.tobytes())}: "
+            f"return {f'the array {found.name} had other elements'!r}"
+        )
+
+    # Arrays that tracer's functions read are inputs; what NumPy computes with others is part of the trace.
+    read = {id(x) for c in recorded.captures for x in lenders(c.object)}
     given = {name: Found(constants[key], key, name) for name, key in names_of.items()}
     starts: list[tuple[Found, Mapping[str, Found]]] = [(Found(fn, "fn", ""), given)]
     starts += [(Found(m, keep(m), type(m).__name__), {}) for m in recorded.modules]
     starts += [(Found(h, keep(h), name_of(h)), {}) for h in (*hooks, *watch.functions())]
     for found in reads(starts, keep):
-        if isinstance(found.value, SCALARS):
+        if is_plain(found.value):
             equal(found.expression, found.value, f"{found.name} was {found.value!r}")
+        elif isinstance(found.value, np.ndarray):
+            if id(found.value) not in read and is_small(found.value):
+                content(found)
         else:
             same(found.expression, found.value, f"{found.name} was another function")
     for module in recorded.modules:

@@ -1,4 +1,4 @@
-"""Which plain values the code of a traced function reads: numbers and strings that decided its trace.
+"""Which plain values the code of a traced function reads: numbers, strings and arrays that decided its trace.
 
 Read off the code itself: names and the attributes and constant subscripts that follow them, such as `SCALE`, `config.depth`,
 `self.rate` or `options["mode"]`, in the function and in those that it names in turn, as far as these are the user's. What code
@@ -17,11 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tracer.source import is_own
 from tracer.tensor import Tensor
 
-SCALARS = (bool, int, float, str, type(None))
+SCALARS = (bool, int, float, complex, str, bytes, np.generic, type(None))
 MOST_FUNCTIONS = 2000
+MOST_ITEMS = 64  # of a tuple that is compared as a whole
 _INSTALLED = tuple(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib"))
 _LOADS_NAME = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
 _LOADS_CELL = frozenset(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
@@ -62,7 +65,7 @@ class _Scope:
 def reads(
     starts: list[tuple[Found, Mapping[str, Found]]], keep: Callable[[Any], str]
 ) -> Iterator[Found]:
-    """Plain values and functions that code reads, each expression once.
+    """Plain values, arrays and functions that code reads, each expression once.
 
     `starts`: functions, or objects that are called, with what is known of their parameters. `keep` gives an expression for an
     object, which is how functions that are found become part of further expressions.
@@ -89,9 +92,11 @@ def reads(
         while waiting:
             scope = waiting.popleft()
             for found in _names(scope):
-                matters = isinstance(found.value, SCALARS) or _is_users_function(found.value)
-                matters = matters or (
-                    isinstance(found.value, type) and _is_function_class(found.value)
+                matters = (
+                    is_plain(found.value)
+                    or isinstance(found.value, np.ndarray)
+                    or _is_users_function(found.value)
+                    or (isinstance(found.value, type) and _is_function_class(found.value))
                 )
                 if matters and found.expression and found.expression not in told:
                     told.add(found.expression)
@@ -99,6 +104,13 @@ def reads(
                 enter(found, {})
             nested = [c for c in scope.code.co_consts if isinstance(c, types.CodeType)]
             waiting.extend(_Scope(c, scope.globals, scope.known) for c in nested)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number, a string or the like, or a tuple of such."""
+    if isinstance(value, tuple):
+        return len(value) <= MOST_ITEMS and all(isinstance(x, SCALARS) for x in value)
+    return isinstance(value, SCALARS)
 
 
 def _is_users_function(value: Any) -> bool:

@@ -24,8 +24,7 @@ NAMESPACE = "tracer"
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One argument leaf: "tensor", "array", "float" (inputs), "static" (by value), "object" (by identity), or "alias": the same
-    Tensor or array as an earlier leaf, whose number is the value.
+    """One argument leaf: "tensor", "array", "float" (inputs), "static" (by value) or "object" (by identity).
 
     `value` of a tensor that requires a gradient: its hooks, or that it has a history.
     """
@@ -36,8 +35,6 @@ class Leaf:
     value: Any = None
 
     def __str__(self) -> str:
-        if self.kind == "alias":
-            return f"argument {self.value + 1} again"
         if self.type is not None:
             mark = f" {self.requires_grad}" if isinstance(self.requires_grad, Untracked) else ""
             return "float" if self.kind == "float" else short(self.type) + mark
@@ -90,8 +87,6 @@ class _Value:
 def leaf_of(x: Any, static: bool = False) -> Leaf:
     """How an argument leaf enters the signature. `static`: a float is compared by value too."""
     if isinstance(x, Tensor):
-        if x._view is not None:
-            x._current()  # its flags follow the base
         arrival = arrival_of(x) if x._requires_grad is True else None
         return Leaf("tensor", intern(x.type.strong()), x._requires_grad, arrival)
     if isinstance(x, np.ndarray):
@@ -103,11 +98,6 @@ def leaf_of(x: Any, static: bool = False) -> Leaf:
     if isinstance(x, (*_PLAIN, float)):
         return Leaf("static", value=_Value(x))
     return Leaf("object", value=_Same(x))
-
-
-def has_history(leaf: Leaf) -> bool:
-    """Whether an argument requires a gradient and is no leaf."""
-    return leaf.kind == "tensor" and leaf.requires_grad is True and leaf.value == ()
 
 
 def arrival_of(x: Tensor) -> tuple[int, ...] | None:
