@@ -66,6 +66,16 @@ class Strided:
     strides: tuple[int, ...]
     offset: int = 0
 
+    @property
+    def is_row_major(self) -> bool:
+        """Whether the elements lie one after the other, without gaps."""
+        step = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size > 1 and stride != step:
+                return 0 in self.shape
+            step *= size
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -164,9 +174,11 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The reference, called by the program between kernels. `reason` says why it is no kernel."""
+    """The reference, called by the program between kernels. `reason` says why it is no kernel. `count`: the attribute that is the
+    number of operand 0's True elements; another number is an error found before the program writes anything."""
 
     reason: str
+    count: str | None = None
 
 
 Compute = (

@@ -23,6 +23,7 @@ from ops import repetition as repetition
 from ops import replacement as replacement
 from ops import rounding as rounding
 from ops import scans as scans
+from ops import selection as selection
 from ops import slicing as slicing
 from ops import softmax as softmax
 from ops import statistics as statistics

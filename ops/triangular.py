@@ -158,4 +158,6 @@ def diagonal_onnx(g: Any, n: Application) -> Any:
 )
 def diagonal(x: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Elements whose position along axis2 is that along axis1 plus `offset`, as a last axis."""
-    return np.diagonal(x, offset, axis1, axis2)
+    result = np.diagonal(x, offset, axis1, axis2)
+    result.flags.writeable = x.flags.writeable  # NumPy makes it read-only
+    return result

@@ -345,11 +345,9 @@ def test_errors_outside_and_inside_of_traces(
         with pytest.raises(tracer.BoundsError):
             trace(wrong)()
         return
-    if name == "mask_shape":  # a mask is refused there whatever its shape is
-        error = tracer.TraceError
     with pytest.raises(error) as traced:
         trace(wrong)()
-    if name not in ("assign_index", "mask_shape"):
+    if name != "assign_index":
         assert str(traced.value) == str(caught.value)
 
 
@@ -401,20 +399,12 @@ def test_division_of_integers_gives_floats() -> None:
 @pytest.mark.parametrize(
     ("use", "text"),
     [
-        (lambda x: bool(x.sum() > 0), r"truth of a traced Tensor bool\[\].*tracer\.where"),
-        (lambda x: int(x.sum()), "elements of a traced Tensor"),
-        (lambda x: float(x.sum()), "elements of a traced Tensor"),
-        (lambda x: x.sum().item(), "elements of a traced Tensor"),
-        (lambda x: x.tolist(), "elements of a traced Tensor"),
         (lambda x: np.asarray(x), "elements of a traced Tensor"),
-        (lambda x: range(3)[x.argmax()], "elements of a traced Tensor"),
         (lambda x: x[x > 0], "size depends on elements"),
         (lambda x: tracer.nonzero(x), "size depends on elements"),
         (lambda x: tracer.one_hot(x.argmax(1)), "needs num_classes in a traced function"),
         (lambda x: tracer.repeat(x, x.argmax(1), axis=0), "size that is not known"),
         (lambda x: x.__setitem__([0, 1], 1), "with index arrays is not recorded"),
-        (lambda x: tracer.allclose(x, x), "truth of a traced Tensor"),
-        (lambda x: x.equal(x), "truth of a traced Tensor"),
     ],
 )
 def test_what_a_trace_does_not_know(use: Callable[[Any], Any], text: str) -> None:

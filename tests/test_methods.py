@@ -508,7 +508,7 @@ def test_changes_in_place_in_a_trace_reach_what_lies_outside() -> None:
     assert state._version == 1
 
 
-def test_augmented_assignment_is_in_place_where_no_gradient_is_concerned() -> None:
+def test_augmented_assignment_is_in_place() -> None:
     t = tracer.tensor(A)
     same = t
     t += 1
@@ -527,7 +527,7 @@ def test_augmented_assignment_is_in_place_where_no_gradient_is_concerned() -> No
     y = x * 2
     before = y
     y += x
-    assert y is not before
+    assert y is before
     y.sum().backward()
     check(x.grad, np.full_like(A, 3))
 
@@ -569,12 +569,8 @@ def test_what_gradients_need_is_not_changed() -> None:
         x += 1
     with pytest.raises(tracer.GradError, match="changed in place"):
         x[0] = 1
-    with pytest.raises(tracer.GradError, match="has history"):
-        (x * 2).zero_()
-    with pytest.raises(tracer.GradError, match="which that does not carry"):
-        tracer.tensor(A).add_(x)
-    with pytest.raises(tracer.GradError, match="which that does not carry"):
-        tracer.tensor(A)[0] = x[0]
+    with pytest.raises(tracer.GradError, match="is a view of a leaf"):
+        x.reshape(-1).add_(1)
     with tracer.no_grad():
         x.add_(1)
         x -= 0.5
@@ -593,8 +589,8 @@ def test_what_does_not_fit_in_place() -> None:
         tracer.tensor([1.0]).add_(tracer.ones((2, 1)))
     with pytest.raises(tracer.ArgumentError, match="cannot be changed in place"):
         tracer.broadcast_to(tracer.ones(1), (3,)).add_(1)
-    with pytest.raises(tracer.TraceError, match="is a view"):
-        trace(lambda x: x[0].add_(1))(A)
+    with pytest.raises(tracer.ArgumentError, match="cannot be changed in place"):
+        trace(lambda x: x.expand(2, 3, 4).add_(1))(A)
 
 
 def test_data_is_shared_memory_without_history() -> None:

@@ -198,7 +198,7 @@ def test_the_fast_way_keeps_what_its_program_points_to() -> None:
 
     x = np.zeros(1000, np.float32)
     shift(x)
-    kept = weakref.ref(next(iter(shift._entries.values()))[0].executable.lowering)
+    kept = weakref.ref(next(iter(shift._programs))[0].executable.lowering)
     shift(x=np.zeros(1000))  # drops the first program; a call by name leaves the fast way as it is
     gc.collect()
     assert kept() is not None
@@ -672,7 +672,7 @@ def test_traced_methods_of_instances_with_slots() -> None:
     assert first.scale.timings().traces == 1
 
 
-def test_views_of_what_changes_afterwards_are_not_read_in_a_trace() -> None:
+def test_views_of_what_changes_afterwards_show_the_change_in_a_trace() -> None:
     weight = tracer.tensor([1.0, 2.0], requires_grad=True)
 
     @trace
@@ -682,11 +682,10 @@ def test_views_of_what_changes_afterwards_are_not_read_in_a_trace() -> None:
             weight.add_(x)
         return view
 
-    with pytest.raises(
-        tracer.TraceError, match=r"view of a Tensor that was changed in place(?s:.*)test_review"
-    ):
-        after(np.ones(2, np.float32))
-    np.testing.assert_array_equal(weight.detach(), [1, 2])
+    np.testing.assert_array_equal(after(np.ones(2, np.float32)), [[2, 3]])
+    np.testing.assert_array_equal(weight.detach(), [2, 3])
+    with tracer.no_grad():
+        weight.sub_(1)
 
     @trace
     def before(x):

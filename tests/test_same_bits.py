@@ -185,7 +185,7 @@ def test_seven_threads_share_the_large_programs() -> None:
     """That the comparison above compares something: rows of the program are cut into several chunks."""
     for name in PROGRAMS:
         arguments = PROGRAMS[name][1](10 * CHUNK_ELEMENTS + 7)
-        entry, _ = TRACED[name]._find(arguments, {})
+        entry, *_ = TRACED[name]._find(arguments, {})
         rows_ = entry.executable.program.rows
         assert any(row.n > row.chunk for row in rows_), name
 

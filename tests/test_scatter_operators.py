@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tracer
+from ops.dims import Dim
 from ops.evaluate import evaluate, gradients
 from ops.operator import lookup
 from ops.slicing import END
 from ops.types import Type
 from tracer.execution import Executable
+from tracer.functions.assignment import updated
+from tracer.functions.subscripts import get_item
 from tracer.graph import Graph, GraphBuilder, Value
 from tracer.interpret import interpret
 from tracer.passes.simplify import simplify
+from tracer.recording import Recorder, recording
 from tracer.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -271,3 +275,241 @@ def test_scatters_of_state_are_in_its_memory_too() -> None:
     executable([Tensor.of_array(memory), Tensor.of_array(np.array([1, -1, 1, 0]))])
     assert memory.tolist() == [[1, 2, 0], [0, 0, 1]]
     assert names(executable) == ["k_scatter_add"]
+
+
+# ---- x[key] = value as a function ----------------------------------------------------------------
+
+SHAPES = ((4, 5), (3,), (2, 3, 4), (1, 4, 3), ())
+
+
+def random_key(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """A subscript of an array of that shape: every kind that NumPy knows, mixed."""
+    if shape and rng.random() < 0.15:
+        ndim = int(rng.integers(1, len(shape) + 1))
+        return rng.random(shape[:ndim]) < 0.5
+    key: list[Any] = []
+    together = tuple(int(n) for n in rng.choice([1, 2, 3], size=rng.integers(0, 3)))
+    axis = 0
+    while axis < len(shape) and rng.random() < 0.85:
+        n = shape[axis]
+        kind = rng.choice(["int", "slice", "slice", "indices", "none", "mask", "all"])
+        if kind == "none":
+            key.append(None)
+            continue
+        if kind == "int":
+            key.append(int(rng.integers(-n, n)))
+        elif kind == "slice":
+            ends = [None if rng.random() < 0.3 else int(rng.integers(-n - 1, n + 2)) for _ in "ab"]
+            key.append(slice(*ends, int(rng.choice([1, 1, 2, -1, -2]))))
+        elif kind == "indices":
+            which = together[int(rng.integers(0, len(together) + 1)) :]
+            indices = rng.integers(-n, n, [1 if rng.random() < 0.2 else d for d in which])
+            key.append(tracer.tensor(indices) if rng.random() < 0.3 else indices)
+        elif kind == "mask" and not any(isinstance(k, np.ndarray | Tensor) for k in key):
+            key.append(rng.random(n) < 0.5)
+        else:
+            key.append(slice(None))
+        axis += 1
+    if rng.random() < 0.3:
+        key.insert(int(rng.integers(0, len(key) + 1)), ...)
+    return key[0] if len(key) == 1 and rng.random() < 0.5 else tuple(key)
+
+
+def plain(key: Any) -> Any:
+    parts = key if isinstance(key, tuple) else (key,)
+    return tuple(p.numpy() if isinstance(p, Tensor) else p for p in parts)
+
+
+def random_value(rng: np.random.Generator, hole: tuple[int, ...]) -> Array:
+    """A value that broadcasts to the shape of what it replaces."""
+    shape = [1 if rng.random() < 0.2 else n for n in hole]
+    shape = shape[int(rng.integers(0, len(shape) + 1)) :] if rng.random() < 0.3 else shape
+    if hole and len(shape) == len(hole) and rng.random() < 0.1:
+        shape = [1, *shape]
+    return rng.integers(-99, 0, shape).astype(np.float64)
+
+
+def drawn(seed: int) -> tuple[Array, Any, Array]:
+    """x, a key that NumPy takes, a value."""
+    rng = np.random.default_rng(seed)
+    while True:
+        shape = SHAPES[int(rng.integers(len(SHAPES)))]
+        x = np.arange(float(np.prod(shape))).reshape(shape)
+        key = random_key(rng, shape)
+        try:
+            value = random_value(rng, x[plain(key)].shape)
+            x.copy()[plain(key)] = value
+        except (IndexError, TypeError):  # TypeError: a mask of everything and a value of two axes
+            continue
+        return x, key, value
+
+
+def shares(x: Array, key: Any, value: Array) -> tuple[Array, Array, Array]:
+    """NumPy's result of an assignment, and for each of its elements where it came from."""
+    expected = x.copy()
+    expected[plain(key)] = value
+    source = np.arange(x.size).reshape(x.shape)
+    source[plain(key)] = -1 - np.arange(value.size).reshape(value.shape)
+    return expected, source, value
+
+
+def test_updated_is_numpys_assignment() -> None:
+    for seed in range(400):
+        x, key, value = drawn(seed)
+        expected, source, _ = shares(x, key, value)
+        t, v = tracer.tensor(x, requires_grad=True), tracer.tensor(value, requires_grad=True)
+        found = updated(t, key, v)
+        note = f"seed {seed}: x{list(x.shape)}[{key}] = {list(value.shape)}"
+        np.testing.assert_array_equal(found.detach().numpy(), expected, err_msg=note)
+        np.testing.assert_array_equal(t.detach().numpy(), x, err_msg=note)
+        weights = np.arange(1.0, x.size + 1).reshape(x.shape)
+        dx, dv = tracer.autograd.grad([found], [t, v], [tracer.tensor(weights)], allow_unused=True)
+        kept = np.where(source >= 0, weights, 0)
+        np.testing.assert_array_equal(dx.numpy(), kept, err_msg=note)
+        taken = np.zeros(value.size)
+        np.add.at(taken, -1 - source[source < 0], weights[source < 0])
+        found_dv = np.zeros(value.shape) if dv is None else dv.numpy()
+        np.testing.assert_array_equal(found_dv, taken.reshape(value.shape), err_msg=note)
+
+
+def recorded(function: Any, arrays: list[Array]) -> Graph:
+    """What a function of Tensors records."""
+    recorder = Recorder("f")
+    with recording(recorder):
+        inputs = [Tensor.of_value(recorder.builder.input(Type.of(a)), recorder) for a in arrays]
+        return recorder.builder.build([recorder.value_of(y) for y in function(*inputs)])
+
+
+def with_inputs(key: Any, arrays: list[Array]) -> Any:
+    """A key whose arrays are replaced by functions of the traced inputs that follow in `arrays`."""
+    parts = []
+    for part in key if isinstance(key, tuple) else (key,):
+        if isinstance(part, np.ndarray | Tensor):
+            arrays.append(np.asarray(part))
+            parts.append(len(arrays) - 1)
+        else:
+            parts.append((part,))
+    return parts
+
+
+def test_updated_is_recorded_as_it_runs() -> None:
+    for seed in range(1000, 1250):
+        x, key, value = drawn(seed)
+        expected, _, _ = shares(x, key, value)
+        arrays = [x, value]
+        parts = with_inputs(key, arrays)
+        masks = [a for a in arrays[2:] if a.dtype == np.bool_]
+        count = int(masks[0].sum()) if masks else None
+
+        def assigned(
+            x: Tensor,
+            value: Tensor,
+            *others: Tensor,
+            parts: Any = parts,
+            size: Any = count,
+        ) -> list[Tensor]:
+            given = (x, value, *others)
+            key = tuple(p[0] if isinstance(p, tuple) else given[p] for p in parts)
+            y = updated(x, key, value, size)
+            return [y, get_item(y, key, size)]
+
+        graph = recorded(assigned, arrays)
+        for found, wanted in zip(
+            interpret(graph, arrays), (expected, expected[plain(key)]), strict=True
+        ):
+            np.testing.assert_array_equal(found, wanted, err_msg=f"seed {seed}: {key}")
+
+
+def test_updated_with_symbolic_sizes() -> None:
+    n, m = Dim.symbol("n"), Dim.symbol("m")
+    keys: list[tuple[Any, tuple[Any, ...]]] = [
+        (-1, (m,)),
+        ((slice(None), 2), (n,)),
+        ((slice(1, -1), slice(None, None, -2)), ()),
+        ((0, slice(2, None), None), (1,)),
+        ((np.array([2, 0, 2]), slice(1, 3)), (3, 1)),
+        ((..., np.array([1, -1]), np.array([[0], [2]])), (2, 1)),
+    ]
+    for key, shape in keys:
+        recorder = Recorder("f")
+        with recording(recorder):
+            x, value = (
+                Tensor.of_value(recorder.builder.input(Type("float64", s)), recorder)
+                for s in ((n, m), shape)
+            )
+            parts = key if isinstance(key, tuple) else (key,)
+            constants = tuple(tracer.tensor(p) if isinstance(p, np.ndarray) else p for p in parts)
+            y = updated(x, constants, value)
+            graph = recorder.builder.build([recorder.value_of(y)])
+        for rows, columns in ((3, 4), (5, 3)):
+            array = np.arange(float(rows * columns)).reshape(rows, columns)
+            sizes = {"n": rows, "m": columns}
+            filling = -1 - np.zeros(Type("bool", shape).substitute(sizes).shape)
+            expected = array.copy()
+            expected[key] = filling
+            (found,) = interpret(graph, [array, filling])
+            np.testing.assert_array_equal(found, expected, err_msg=str(key))
+
+
+def test_counts_of_masks_are_checked_before_anything_is_written() -> None:
+    state = tracer.zeros(4)
+
+    @tracer.trace
+    def step(mask: Any, values: Any) -> Any:
+        state.add_(1)
+        state.copy_(updated(state, mask, values))
+        return tracer.masked_select(state, mask, size=2)
+
+    assert step(np.array([True, False, False, True]), np.array([5.0, 6.0])).tolist() == [5, 6]
+    assert state.tolist() == [5, 1, 1, 6]
+    for wrong in ([True, False, False, False], [True, True, True, False]):
+        with pytest.raises(
+            tracer.ShapeError, match=r"does not hold 2 True elements(.|\n)*test_scatter"
+        ):
+            step(np.array(wrong), np.array([5.0, 6.0]))
+        assert state.tolist() == [5, 1, 1, 6]
+
+
+def test_masked_functions() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    mask = np.array([[True, False, True], [False, True, False]])
+    t = tracer.tensor(x, requires_grad=True)
+    assert tracer.masked_select(t, mask).tolist() == [0, 2, 4]
+    assert t.masked_select(mask[1], size=2).tolist() == [1, 4]
+    assert tracer.flatnonzero(mask, size=3).tolist() == [0, 2, 4]
+    assert [k.tolist() for k in tracer.nonzero(mask, size=3)] == [[0, 0, 1], [0, 2, 1]]
+    source = tracer.tensor(-np.arange(1.0, 6), requires_grad=True)
+    found = t.masked_scatter(mask, source)
+    assert found.tolist() == [[-1, 1, -2], [3, -3, 5]]
+    (found * x).sum().backward()
+    assert t.grad is not None and t.grad.tolist() == [[0, 1, 0], [3, 0, 5]]
+    assert source.grad is not None and source.grad.tolist() == [0, 2, 4, 0, 0]
+    assert t.index_put(([0, 0, 1], [1, 1, 2]), 2.0, accumulate=True).tolist() == [
+        [0, 5, 2],
+        [3, 4, 7],
+    ]
+    assert t.index_put((mask,), 9.0).tolist() == [[9, 1, 9], [3, 9, 5]]
+    for size in (2, 4):
+        with pytest.raises(tracer.ShapeError, match="the mask holds 3 True elements"):
+            tracer.masked_select(t, mask, size=size)
+    with pytest.raises(tracer.ShapeError, match="source has only 2"):
+        tracer.masked_scatter(t, mask, source[:2])
+    compiled = tracer.trace(lambda t, mask, source: t.masked_scatter(mask, source))
+    assert compiled(x, mask, source.detach()).tolist() == [[-1, 1, -2], [3, -3, 5]]
+    with pytest.raises(tracer.BoundsError):
+        compiled(x, mask, np.ones(2))
+
+
+def test_values_keep_their_precision() -> None:
+    x = tracer.zeros(3, dtype="float64")
+    assert updated(x, 0, 0.1).tolist() == [0.1, 0, 0]
+    assert updated(x, slice(1, None), [0.1, 0.2]).tolist() == [0, 0.1, 0.2]
+    assert updated(tracer.zeros(2, dtype="int64"), 0, 2.7).tolist() == [2, 0]
+    with pytest.raises(tracer.ShapeError, match=r"a value of shape \(3,\) does not broadcast"):
+        updated(x, slice(2), np.zeros(3))
+    with pytest.raises(tracer.ShapeError, match="True elements"):
+        updated(x, np.array([True, False, True]), np.zeros(3))
+    with pytest.raises(tracer.BoundsError, match="index 3 is out of range"):
+        updated(x, np.array([0, 3]), 1)
+    with pytest.raises(tracer.BoundsError, match="the mask has shape"):
+        updated(x, np.array([True, False]), 1)

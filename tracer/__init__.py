@@ -67,6 +67,7 @@ from tracer.errors import VerifyError as VerifyError
 from tracer.functions import methods as _methods
 from tracer.functions.activation import *  # noqa: F403 - each module of functions lists its names in __all__
 from tracer.functions.arithmetic import *  # noqa: F403
+from tracer.functions.assignment import *  # noqa: F403
 from tracer.functions.creation import *  # noqa: F403
 from tracer.functions.data_types import *  # noqa: F403
 from tracer.functions.dtypes import *  # noqa: F403

@@ -5,13 +5,22 @@ Also where history for gradients is attached and where errors get the user's lin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ops.compute import Composite
 from ops.errors import TracerError
-from ops.operator import Application, Derived, Operator, RuleBuilder, ZeroGradient, lookup
+from ops.operator import (
+    Application,
+    Attributes,
+    Derived,
+    Operator,
+    RuleBuilder,
+    ZeroGradient,
+    lookup,
+)
 from ops.types import Type
 from tracer.modes import INFERENCE, MODES, Flag, untracked
 from tracer.source import user_line
@@ -42,12 +51,17 @@ def located(error: TracerError) -> TracerError:
 
 def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, Any]) -> Any:
     """`apply` for a record."""
+    recorder = MODES.recorder
+    if recorder is not None:
+        inputs = tuple(x._current() for x in inputs)
     needs: tuple[bool, ...] | None = None
     mark: Flag = False
     if MODES.grad_enabled is INFERENCE:
         needs, mark = _flags(op, inputs)
     else:
         for x in inputs:
+            if x._view is not None:
+                x._current()  # whose flags may have changed with its base
             if x._requires_grad is not False:
                 needs, mark = _flags(op, inputs)
                 break
@@ -55,15 +69,12 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         normal = op.normalize(attrs)
         op.infer([x.type for x in inputs], normal)
         return op.compute.rule(BUILDER, Application(inputs, (), normal))
-    recorder = MODES.recorder
     normal = op.normalize(attrs)
     if recorder is not None:
         outputs = recorder.apply(op, inputs, normal)
     else:
         types = op.infer([x.type for x in inputs], normal)
-        if op.random and (
-            op.ulp or int(types[0].size) > _FEW
-        ):  # one body for all: the kernel's bits, also here
+        if _by_kernel(op, types):
             outputs = run_kernel(op, inputs, normal)
             for y in outputs:
                 y._requires_grad = mark
@@ -77,6 +88,12 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
             for y in outputs:
                 if np.may_share_memory(y.array, arrays[0]):
                     y._changes = inputs[0].changes()
+    if op.is_view:
+        from tracer.views import link
+
+        for number, y in enumerate(outputs):
+            if recorder is not None or y._changes is not None:
+                link(inputs[0], y, op, normal, number)
     if mark is not False:
         for y in outputs:
             y._requires_grad = mark
@@ -97,6 +114,21 @@ def _flags(op: Operator, inputs: tuple[Tensor, ...]) -> tuple[tuple[bool, ...] |
     return needs if recorded else None, untracked(volatile, inference)
 
 
+def _by_kernel(op: Operator, types: Sequence[Type]) -> bool:
+    """Whether an eager operation runs its kernel. Random operators have one body for all: its bits, also here."""
+    return op.random and (bool(op.ulp) or int(types[0].size) > _FEW)
+
+
+def compute(
+    op: Operator, arrays: list[np.ndarray[Any, Any]], types: Sequence[Type], attrs: Attributes
+) -> tuple[Any, ...]:
+    """What an eager operation computes, from arrays to arrays."""
+    if not op.random or not _by_kernel(op, op.infer(list(types), attrs)):
+        return run_reference(op, arrays, attrs)
+    tensors = tuple(Tensor.of_array(a, t) for a, t in zip(arrays, types, strict=True))
+    return tuple(y._data() for y in run_kernel(op, tensors, attrs))
+
+
 def run_reference(op: Operator, arrays: list[np.ndarray[Any, Any]], attrs: Any) -> tuple[Any, ...]:
     """The operator's meaning on arrays, always a tuple."""
     with np.errstate(all="ignore"):
@@ -105,14 +137,16 @@ def run_reference(op: Operator, arrays: list[np.ndarray[Any, Any]], attrs: Any) 
 
 
 def _own(result: Any, operands: list[np.ndarray[Any, Any]]) -> Any:
-    """A result in memory of its own: a maximum over no axes is its operand, and a change of the one must not change the other."""
-    if not isinstance(result, np.ndarray) or (
-        result.flags.owndata and all(result is not x for x in operands)
-    ):
+    """A result in row-major memory of its own: a maximum over no axes is its operand, and a change of the one must not change the
+    other; and a reshape must be a view of it or not whatever the order of its operands was, as in a compiled program."""
+    if not isinstance(result, np.ndarray):
         return result
-    if not result.flags.writeable or any(np.may_share_memory(result, x) for x in operands):
-        return np.array(result, order="C")
-    return result
+    alone = result.flags.owndata or not any(np.may_share_memory(result, x) for x in operands)
+    if alone and result.flags.writeable and result.flags.c_contiguous:
+        alone = all(result is not x for x in operands)
+        if alone:
+            return result
+    return np.array(result, order="C")
 
 
 _KERNELS: dict[Any, Any] = {}

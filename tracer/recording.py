@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ops.errors import TraceError
 from ops.forms import Form
-from ops.operator import Attributes, Operator
+from ops.operator import Attributes, Operator, lookup
 from ops.types import Type, short
 from tracer.autograd.history import next_sequence
 from tracer.autograd.hooks import RemovableHandle
@@ -23,6 +23,12 @@ from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.modes import MODES, Flag
 from tracer.source import here
 from tracer.tensor import Tensor
+from tracer.views import refresh, write
+
+if TYPE_CHECKING:
+    from tracer.tracing.questions import Questions
+
+_DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float arguments
 
 
 class Capture:
@@ -63,11 +69,16 @@ class Recorder:
         self.builder = GraphBuilder(name)
         self.captures: dict[int, Capture] = {}
         self.scalars: dict[tuple[int, Any], ScalarCapture] = {}
-        self.mutated: dict[int, tuple[Tensor, Value]] = {}
+        self.mutated: dict[
+            int, tuple[Tensor, Tensor]
+        ] = {}  # what was changed, and what stands for it since
         self.arguments: dict[
             int, tuple[int, Tensor]
         ] = {}  # by placeholder: the leaf's number, the Tensor that was passed
         self.grads: dict[int, tuple[Holder, Tensor | None]] = {}
+        self.onward: dict[
+            int, Tensor
+        ] = {}  # gradients of arguments with a history outside, by leaf
         self.read_grads: dict[int, tuple[Holder, bool]] = {}
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
         self.flags: dict[tuple[int, str], tuple[Any, str, bool]] = {}
@@ -75,15 +86,14 @@ class Recorder:
         self.flagged: dict[int, tuple[Tensor, Flag]] = {}  # Tensors and the flags they had
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
+        self.questions: Questions | None = None  # answers what Python asks; None where nobody can
+        self._roots: dict[Value, int] = {}
         self.gradient_origin: Origin | None = None
         # registered on what lies outside, each with the user's line
         self.hooks: list[tuple[RemovableHandle, str]] = []
         self.history_start = next_sequence()
         self.sites: list[Site] = []  # calls of Functions, inner ones first
         self.made: dict[Value, Node] = {}
-        self._bases: dict[Value, Value] = {}  # of views
-        self._views: dict[Value, list[Value]] = {}  # the other way round
-        self._outdated: set[Value] = set()  # views of Tensors that have been changed since
 
     # ---- operations
     def apply(
@@ -94,10 +104,6 @@ class Recorder:
         result = self.builder.emit(op, values, attrs, origin=self.gradient_origin or here())
         outputs = result if isinstance(result, tuple) else (result,)
         self.made.update(dict.fromkeys(outputs, self.builder.nodes[-1]))
-        if op.is_view:
-            base = self._bases.get(values[0], values[0])
-            self._bases.update(dict.fromkeys(outputs, base))
-            self._views.setdefault(base, []).extend(outputs)
         return tuple(Tensor.of_value(v, self) for v in outputs)
 
     @contextmanager
@@ -129,12 +135,8 @@ class Recorder:
     def value_of(self, tensor: Tensor) -> Value:
         """The current value of a Tensor, outside ones captured at first sight."""
         if tensor._recorder is self and tensor._value is not None:
-            if tensor._value in self._outdated and self.gradient_origin is None:
-                raise TraceError(
-                    f"{short(tensor.type)} is a view of a Tensor that was changed in place after the view was made; without "
-                    "a trace it would show the change, which is not recorded. Make the view again after the change, or copy "
-                    "it before"
-                )
+            if tensor._view is not None:
+                refresh(tensor)
             return tensor._value
         if tensor._value is not None:
             raise TraceError(
@@ -143,7 +145,7 @@ class Recorder:
             )
         changed = self.mutated.get(id(tensor))
         if changed is not None:
-            return changed[1]
+            return self.value_of(changed[1])
         return self._capture(tensor, tensor.type.strong())
 
     def value_of_array(self, array: np.ndarray[Any, Any]) -> Tensor:
@@ -172,9 +174,7 @@ class Recorder:
 
     def refuse_data(self, tensor: Tensor) -> None:
         """Called when somebody asks for the elements of an outside Tensor during the trace."""
-        from tracer.dispatch import located
-
-        raise located(
+        raise _located(
             TraceError(
                 f"the elements of {short(tensor.type)} are read while a function is traced: the result would be a "
                 "constant of the compiled program. Compute with tracer's functions on the Tensor, or move this code out "
@@ -182,26 +182,57 @@ class Recorder:
             )
         )
 
-    def need_number(self, tensor: Tensor) -> None:
-        """Called when Python asks a traced Tensor for its value: float arguments that alone decide it become static."""
+    # ---- what Python asks of values
+    def answer(self, tensor: Tensor, asked: str) -> Any:
+        """What Python asks of a Tensor while the function is traced, such as "bool(t)"; the answer becomes a guard.
+
+        Float arguments that alone decide it become static instead.
+        """
+        value = self.value_of(tensor)
+        fixed = self.need_number(value)
+        if self.questions is None:
+            raise _located(
+                TraceError(
+                    f"{asked} of a traced Tensor {short(tensor.type)}: what it is decides what the function does, and a graph "
+                    "that is exported holds one path only. Use tracer.where(condition, a, b) for a choice between values, or "
+                    "export the functions between which the code chooses"
+                )
+            )
+        return self.questions.ask(value, asked, fixed)
+
+    def need_number(self, value: Value) -> bool:
+        """Whether a value depends on nothing that another call could change; `NeedNumber` if on float arguments alone."""
         from tracer.tracing.record import NeedNumber
 
-        if tensor._value is None or MODES.recorder is not self:
-            return
-        roots: set[Value] = set()
-        stack, seen = [tensor._value], set()
+        root = self._root_of(value)
+        if root >= 0:
+            raise NeedNumber(root)
+        return root == _NOTHING
+
+    def _root_of(self, value: Value) -> int:
+        """What a value depends on: `_DATA`, `_NOTHING`, or, if on float arguments alone, the first one's leaf."""
+        known, stack = self._roots, [value]
         while stack:
-            value = stack.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            node = self.made.get(value)
-            if node is None:
-                roots.add(value)
+            v = stack[-1]
+            node = self.made.get(v)
+            if v in known:
+                stack.pop()
+            elif node is None:
+                known[v] = self.numbers.get(v, _DATA)
             else:
-                stack.extend(node.inputs)
-        if roots and all(v in self.numbers for v in roots):
-            raise NeedNumber(min(self.numbers[v] for v in roots))
+                missing = [u for u in node.inputs if u not in known]
+                stack.extend(missing)
+                if not missing:
+                    roots = {known[u] for u in node.inputs} - {_NOTHING}
+                    root = _NOTHING if not roots else _DATA if _DATA in roots else min(roots)
+                    known.update(dict.fromkeys(node.outputs, root))
+        return known[value]
+
+    def derive(self, name: str, value: Value, **attrs: Any) -> Value:
+        """A value computed from another one, at the user's line, without history."""
+        result: Value = self.builder.emit(lookup(name), (value,), attrs, origin=here())
+        self.made[result] = self.builder.nodes[-1]
+        return result
 
     def strengthen(self, tensor: Tensor) -> Value:
         """The Tensor's value, a Python number made a Tensor of the default type."""
@@ -213,16 +244,18 @@ class Recorder:
         return strong
 
     # ---- writing
-    def assign(self, tensor: Tensor, new: Tensor) -> None:
-        """tensor[...] = new, when the program runs."""
-        value = self.value_of(new)
-        old = self.value_of(tensor)  # captured, so that its memory is known to the program
-        self._outdated.update(self._views.get(self._bases.get(old, old), ()))
-        self._outdated.discard(value)
+    def standing(self, tensor: Tensor) -> Tensor:
+        """The Tensor that takes changes of a Tensor: itself, or what stands for one from outside until the program has run."""
         if tensor._recorder is self:
-            tensor._value = value
-        else:
-            self.mutated[id(tensor)] = (tensor, value)
+            return tensor
+        found = self.mutated.get(id(tensor))
+        if found is None:
+            value = self.value_of(tensor)  # captured, so that its memory is known to the program
+            standing = Tensor.of_value(value, self)
+            standing._requires_grad, standing._grad_fn = tensor._requires_grad, tensor._grad_fn
+            standing.output_number, standing._generation = tensor.output_number, tensor._generation
+            found = self.mutated[id(tensor)] = tensor, standing
+        return found[1]
 
     def rebind(self, members: dict[str, Any], name: str, new: Tensor) -> None:
         """members[name] = new while the trace runs, where there is a Tensor of the same type.
@@ -280,6 +313,12 @@ class Recorder:
             found = self.grad_captures[id(tensor)] = capture, Tensor.of_value(capture.value, self)
         return found[1]
 
+    def keep_changed_grads(self) -> None:
+        """Have gradients that were changed in place, as in clipping, written back."""
+        for key, (capture, gradient) in self.grad_captures.items():
+            if key not in self.grads and self.value_of(gradient) is not capture.value:
+                self.grads[key] = capture.object, gradient
+
     def write_grad(self, tensor: Tensor, value: Tensor | None) -> None:
         """tensor.grad = value, when the program runs."""
         if id(tensor) in self.arguments:
@@ -288,6 +327,12 @@ class Recorder:
             tensor._grad = value
         else:
             self.grads[id(tensor)] = (tensor, value)
+
+
+def _located(error: TraceError) -> Exception:
+    from tracer.dispatch import located
+
+    return located(error)
 
 
 class recording:  # noqa: N801 - a context manager
@@ -326,11 +371,6 @@ def is_nonzero(container: Any, key: str) -> bool:
 
 def assign(target: Tensor, new: Tensor) -> None:
     """target[...] = new: in its memory at once, or when the program that is being traced runs."""
-    recorder = MODES.recorder
     if new.type.shape != target.type.shape or new.type.dtype != target.type.dtype:
         raise TraceError(f"cannot assign {short(new.type)} to {short(target.type)}")
-    if recorder is not None:
-        recorder.assign(target, new)
-        return
-    np.copyto(target._data(), new._data())
-    target._version += 1
+    write(target, new, recorded=False)

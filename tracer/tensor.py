@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tracer.functions.methods import Methods
     from tracer.graph import Value
     from tracer.recording import Recorder
+    from tracer.views import View
 else:
     Methods = object  # operators and methods are attached by `tracer.functions.methods`
 
@@ -57,12 +58,15 @@ class Tensor(Methods):
         "_array",
         "_block",
         "_changes",
+        "_generation",
         "_grad",
+        "_grad_fn",
         "_pointer",
         "_recorder",
         "_requires_grad",
+        "_seen",
         "_value",
-        "grad_fn",
+        "_view",
         "output_number",
         "retains_grad",
         "type",
@@ -70,7 +74,11 @@ class Tensor(Methods):
     __array_priority__ = 1000
     type: Type
     _accumulator: AccumulateGrad | None
-    _changes: list[int] | None
+    _changes: list[Any] | None
+    _view: View | None  # how it lies in another Tensor's memory
+    _generation: int  # how often its value or history was replaced
+    _seen: int  # the base's generation that a view is derived from
+    _grad_fn: HistoryNode | None
     output_number: int
     retains_grad: bool
     _requires_grad: Flag
@@ -80,7 +88,6 @@ class Tensor(Methods):
     _value: Value | None
     _recorder: Recorder | None
     _grad: Tensor | None
-    grad_fn: HistoryNode | None
 
     def __init__(self, data: Any = None, dtype: Any = None, requires_grad: bool = False) -> None:
         from tracer.functions.creation import array_of, fresh
@@ -94,6 +101,7 @@ class Tensor(Methods):
     def _start(self, type_: Type) -> None:
         self.type = type_
         self._requires_grad = False
+        self._view = None
 
     def __getattr__(self, name: str) -> Any:
         # Slots that were never set have these values, so that a program's results cost four assignments.
@@ -121,6 +129,7 @@ class Tensor(Methods):
         result._block = block
         result._pointer = block.pointer
         result._requires_grad = False
+        result._view = None
         return result
 
     @staticmethod
@@ -143,12 +152,11 @@ class Tensor(Methods):
         array = self._array
         if array is None:
             if self._block is None:
-                if self._recorder is not None:
-                    self._recorder.need_number(self)
                 raise _located(
                     TraceError(
                         f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "
-                        "compute with tracer's functions, or move this code out of the traced function"
+                        "compute with tracer's functions, ask for numbers (t.item(), t.tolist()), or move this code out of the "
+                        "traced function"
                     )
                 )
             array = self._block.array(self.type.shape, self.type.numpy)
@@ -216,34 +224,31 @@ class Tensor(Methods):
 
     def item(self) -> Any:
         """The only element as a Python number. Raises `ValueError` if there is more than one."""
-        return self.array.item()
+        recorder = MODES.recorder
+        return self.array.item() if recorder is None else recorder.answer(self, "t.item()")
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
-        return self.array.tolist()
+        recorder = MODES.recorder
+        return self.array.tolist() if recorder is None else recorder.answer(self, "t.tolist()")
 
     def __float__(self) -> float:
-        return float(self.item())
+        recorder = MODES.recorder
+        found = self.array.item() if recorder is None else recorder.answer(self, "float(t)")
+        return float(found)
 
     def __int__(self) -> int:
-        return int(self.item())
+        recorder = MODES.recorder
+        return int(self.array.item() if recorder is None else recorder.answer(self, "int(t)"))
 
     def __index__(self) -> int:
         if "int" not in self.type.dtype:
             raise TypeError(f"only integer Tensors index, got {short(self.type)}")
-        return int(self.item())
+        return int(self)
 
     def __bool__(self) -> bool:
-        if self._value is not None:
-            if self._recorder is not None:
-                self._recorder.need_number(self)
-            raise _located(
-                TraceError(
-                    f"the truth of a traced Tensor {short(self.type)} is not known while its function is traced; "
-                    "use tracer.where(condition, a, b) for a choice between values"
-                )
-            )
-        return bool(self.array)
+        recorder = MODES.recorder
+        return bool(self.array if recorder is None else recorder.answer(self, "bool(t)"))
 
     def __len__(self) -> int:
         if not self.type.shape:
@@ -276,28 +281,34 @@ class Tensor(Methods):
             other._block,
             other._pointer,
         )
-        self._grad = None
-        self._version += 1
+        self._grad = self._view = None
+        self.count_change()
 
     # ---- changes in place
-    def changes(self) -> list[int]:
-        """How often its memory was changed: a count that all Tensors on this memory share."""
+    def changes(self) -> list[Any]:
+        """How often its memory was changed, and where last: a count that all Tensors on this memory share."""
         if self._changes is None:
-            self._changes = [0]
+            self._changes = [0, ""]
         return self._changes
+
+    def count_change(self, where: str | None = None) -> None:
+        """Its memory has changed, at the user's line unless told where."""
+        from tracer.source import user_line
+
+        changes = self.changes()
+        changes[0] += 1
+        changes[1] = user_line() if where is None else where
 
     @property
     def _version(self) -> int:
-        return 0 if self._changes is None else self._changes[0]
-
-    @_version.setter
-    def _version(self, count: int) -> None:
-        self.changes()[0] = count
+        return 0 if self._changes is None else int(self._changes[0])
 
     # ---- gradients
     @property
     def requires_grad(self) -> bool:
         """Whether gradients with respect to this are wanted; results of it require them too."""
+        if self._view is not None or MODES.recorder is not None:
+            return self._current()._requires_grad is True
         return self._requires_grad is True
 
     @requires_grad.setter
@@ -351,6 +362,22 @@ class Tensor(Methods):
             MODES.recorder.keep_flag(self)
         self._requires_grad = flag
 
+    @property
+    def grad_fn(self) -> HistoryNode | None:
+        """The recorded operation that made this; None for leaves."""
+        if self._view is not None or MODES.recorder is not None:
+            return self._current()._grad_fn
+        return self._grad_fn
+
+    @grad_fn.setter
+    def grad_fn(self, node: HistoryNode | None) -> None:
+        self._grad_fn = node
+
+    def _current(self) -> Tensor:
+        from tracer.views import current
+
+        return current(self)
+
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` and return self."""
         self.requires_grad = requires_grad
@@ -390,19 +417,28 @@ class Tensor(Methods):
             recorder.write_grad(self, value)
 
     def detach(self) -> Tensor:
-        """The same data without history and without requiring a gradient; volatile if this is."""
-        result = Tensor.__new__(Tensor)
-        result._start(self.type)
+        """The same data without history and without requiring a gradient: a change of one shows in the other.
+
+        Volatile if this is.
+        """
+        from tracer.views import frozen, link_alias
+
+        result = frozen(self)
         if self._requires_grad is not True:
             result._requires_grad = self._requires_grad
-        recorder = MODES.recorder
-        if recorder is not None:
-            result._value, result._recorder = recorder.value_of(self), recorder
-        else:
-            result._array, result._block, result._pointer = self._array, self._block, self._pointer
-            result._value, result._recorder = self._value, self._recorder
-            result._changes = self.changes()
+        if MODES.recorder is not None:
+            link_alias(self, result)
         return result
+
+    def detach_(self) -> Tensor:
+        """Drop the history of this Tensor, so that it is a leaf. Raises `GradError` for a view, whose base has it."""
+        if self._view is not None and self._view.op is not None:
+            raise GradError(
+                f"{short(self.type)} is a view of another Tensor, whose history it shares; use t.detach()"
+            )
+        self._requires_grad, self._grad_fn = False, None
+        self._generation += 1
+        return self
 
     def backward(
         self,
@@ -482,12 +518,15 @@ _UNSET: dict[str, Any] = {
     "_array": None,
     "_block": None,
     "_changes": None,
+    "_generation": 0,
     "_grad": None,
+    "_grad_fn": None,
     "_pointer": 0,
     "_recorder": None,
     "_requires_grad": False,
+    "_seen": 0,
     "_value": None,
-    "grad_fn": None,
+    "_view": None,
     "output_number": 0,
     "retains_grad": False,
 }

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ops.errors import GradError, TraceError
+from ops.errors import GradError
 from ops.operator import Application, Attributes, NoGradient, Operator
 from ops.types import Type, is_floating, short
 from tracer.autograd.hooks import (
@@ -27,6 +27,7 @@ from tracer.modes import MODES, no_grad
 from tracer.passes.inline import inline_calls
 from tracer.source import here
 from tracer.tensor import Tensor
+from tracer.views import HISTORY, frozen
 
 _sequence = itertools.count()
 next_sequence: Callable[[], int] = _sequence.__next__
@@ -88,7 +89,7 @@ class Node:
         )
         # an output is saved without its history, which is this node: no cycle
         self.outputs: tuple[Any, ...] = tuple(
-            y.detach() if keep else Unsaved(y.type)
+            frozen(y) if keep else Unsaved(y.type)
             for y, keep in zip(outputs, keep_outputs, strict=True)
         )
         if recorder is None:
@@ -154,21 +155,16 @@ class Node:
             ):
                 raise GradError(
                     f"an operand or result {short(x.type)} of {self.op.name} at {self.origin.source} was changed in place after "
-                    "that, and its gradient needs the old value; change it after backward(), or make a new Tensor instead"
+                    f"that{changed_at(x)}, and its gradient needs the old value; change it after backward(), or make a new "
+                    "Tensor instead"
                 )
-        for x, state in zip(self.inputs, self.states, strict=False):
+        for x, state, edge in zip(self.inputs, self.states, self.edges, strict=False):
             if (
                 isinstance(state, Value)
                 and recorder is not None
                 and recorder.value_of(x) is not state
             ):
-                old = Tensor.of_value(state, recorder)
-                old._requires_grad, old.grad_fn, old.output_number = (
-                    x._requires_grad,
-                    x.grad_fn,
-                    x.output_number,
-                )
-                x = old
+                x = _as_it_was(state, edge, recorder)
             result.append(x)
         return tuple(result)
 
@@ -186,8 +182,8 @@ class Node:
         outputs = []
         for number, y in enumerate(self.outputs):
             if isinstance(y, Tensor):
-                y = y.detach()
-                y._requires_grad, y.grad_fn, y.output_number = True, self, number
+                y = frozen(y)
+                y._requires_grad, y._grad_fn, y.output_number = True, self, number
             outputs.append(y)
         n = Application(self.saved_inputs(), tuple(outputs), self.attrs, cotangents, self.needs)
         result: Sequence[Any] = self.op.vjp(builder, n)  # type: ignore[operator]
@@ -195,6 +191,22 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name()}>"
+
+
+def _as_it_was(value: Value, edge: Any, recorder: Any) -> Tensor:
+    """An operand of a trace that was changed since, with the value and the history that it had."""
+    old = Tensor.of_value(value, recorder)
+    if isinstance(edge, Tensor):  # a leaf: its gradient must find it
+        edge = (HISTORY.op("Reshape", edge, shape=edge.type.shape)._grad_fn, 0)
+    if edge is not None:
+        old._requires_grad, (old._grad_fn, old.output_number) = True, edge
+    return old
+
+
+def changed_at(x: Tensor) -> str:
+    """Where a Tensor was last changed in place, for a message."""
+    where = "" if x._changes is None else x._changes[1]
+    return f", at {where}" if where and ":" in where else f", by {where}" if where else ""
 
 
 def saved(
@@ -247,7 +259,7 @@ def attach(
     node = Node(op, inputs, attrs, outputs, needs)
     for number, y in enumerate(outputs):
         if is_floating(y.type.dtype):
-            y._requires_grad, y.grad_fn, y.output_number = True, node, number
+            y._requires_grad, y._grad_fn, y.output_number = True, node, number
 
 
 class CompiledNode(Node):
@@ -315,8 +327,8 @@ class CompiledNode(Node):
         for x, version in self.borrowed:
             if x._version != version:
                 raise GradError(
-                    f"an operand {short(x.type)} of {self.label} was changed in place after the call, and the gradient needs the "
-                    "old value; change it after backward(), or pass a copy"
+                    f"an operand {short(x.type)} of {self.label} was changed in place after the call{changed_at(x)}, and the "
+                    "gradient needs the old value; change it after backward(), or pass a copy"
                 )
         if MODES.grad_enabled:
             return self._differentiable(builder, cotangents)
@@ -350,14 +362,15 @@ _ANY = Type("float32")
 
 
 class Outside(Node):
-    """The history, inside a trace, of an argument that has one outside: the trace does not know it."""
+    """The history, inside a trace, of an argument that has one outside: the walk goes on there when the program has run."""
 
-    __slots__ = ("label",)
+    __slots__ = ("label", "leaf")
 
-    def __init__(self, argument: Tensor) -> None:
+    def __init__(self, argument: Tensor, leaf: int) -> None:
         node = argument.grad_fn
         assert node is not None
         self.label, self.origin, self.sequence = node.name(), node.origin, next_sequence()
+        self.leaf = leaf
         self.types, self.edges, self.inputs, self.needs = (argument.type,), (), (), ()
         self.outputs, self.states, self.released, self.hooks = (), (), False, None
 
@@ -369,12 +382,11 @@ class Outside(Node):
         """Nothing is saved."""
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
-        """Raises `TraceError`: what is behind the argument is not part of the program."""
-        raise TraceError(
-            f"a backward inside a traced function reaches an argument that {self.label} at {self.origin.source} made outside: "
-            "the compiled program does not know what is behind it. Call backward on the traced function's result, compute "
-            "this inside too, or pass x.detach()"
-        )
+        """Note the argument's gradient."""
+        onward, (gradient,) = MODES.recorder.onward, cotangents  # type: ignore[union-attr]
+        known = onward.get(self.leaf)
+        onward[self.leaf] = gradient if known is None else builder.op("Add", known, gradient)
+        return ()
 
 
 def replay(

@@ -159,10 +159,11 @@ def copied(x: Tensor) -> Tensor:
 
 
 def owned(x: Tensor) -> Tensor:
-    """A new Tensor given memory that nothing else shares, when eager."""
+    """A new Tensor given memory that nothing else shares."""
+    x._view = None
     if MODES.recorder is None and x._array is not None:
         x._array = np.array(x._array, order="C")
-        x._pointer = 0
+        x._pointer, x._changes = 0, None
     return x
 
 

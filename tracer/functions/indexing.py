@@ -21,6 +21,8 @@ from tracer.functions.public import public
 from tracer.modes import MODES
 from tracer.tensor import Tensor
 
+Size = int | Dim
+
 
 def as_indices(indices: Any) -> Tensor:
     """Indices as a Tensor of integers; an empty list has no type and is taken for one.
@@ -180,15 +182,62 @@ def one_hot(
 
 
 @public
-def nonzero(x: Any, /) -> tuple[Tensor, ...]:
+def nonzero(x: Any, /, size: Size | None = None) -> tuple[Tensor, ...]:
     """Where x is not 0: indices along each axis, in row-major order.
 
-    Their number is not known in a trace: `TraceError`.
+    `size`: their number, which a trace does not know: without it `TraceError` there. Another
+    number is a `ShapeError` when the program runs.
     """
-    x = as_tensor(x)
-    return tuple(
-        Tensor.of_array(np.asarray(k, np.int64)) for k in np.nonzero(known_mask(x, "nonzero"))
-    )
+    return where_true(_truth(as_tensor(x)), size, "nonzero")
+
+
+@public
+def flatnonzero(x: Any, /, size: Size | None = None) -> Tensor:
+    """Where x is not 0: positions among all elements in row-major order; `size` as in `nonzero`."""
+    return _positions(_truth(as_tensor(x)), size, "flatnonzero")
+
+
+@public
+def masked_select(x: Any, mask: Any, /, size: Size | None = None) -> Tensor:
+    """The elements of x where a mask holds, in row-major order; the two are broadcast together.
+
+    `size`: their number, see `nonzero`.
+    """
+    x, where = as_tensor(x), as_tensor(mask)
+    if where.type.dtype != "bool":
+        raise DTypeError(f"a mask is bool, got {short(where.type)}; compare it with something")
+    shape = broadcast_shapes(x.type.shape, where.type.shape)
+    x, where = (t if t.type.shape == shape else apply("Expand", t, shape=shape) for t in (x, where))
+    flat = apply("Reshape", x, shape=(x.type.size,))
+    result: Tensor = apply("Gather", flat, _positions(where, size, "masked_select"), axis=0)
+    return result
+
+
+def _truth(x: Tensor) -> Tensor:
+    return x if x.type.dtype == "bool" else cast(strong(x), "bool")
+
+
+def _positions(mask: Tensor, size: Size | None, what: str) -> Tensor:
+    if size is None:
+        size = int(np.count_nonzero(known_mask(mask, what)))
+    result: Tensor = apply("FlatNonzero", mask, size=size)
+    return result
+
+
+def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[Tensor, ...]:
+    """The indices along each axis of a mask's True elements, in row-major order."""
+    if size is None or (not mask.is_symbolic and MODES.recorder is None):
+        found = np.nonzero(known_mask(mask, what))
+        if size is not None and len(found[0]) != size:
+            _positions(mask, size, what)  # says what is wrong
+        return tuple(fresh(np.asarray(k, np.int64)) for k in found)
+    rest = _positions(mask, size, what)
+    indices: list[Tensor] = []
+    for length in reversed(mask.type.shape[1:]):
+        divisor = _int64(length)
+        indices.append(apply("Remainder", rest, divisor))
+        rest = apply("FloorDivide", rest, divisor)
+    return (rest, *reversed(indices))
 
 
 def known_mask(x: Tensor, what: str) -> np.ndarray[Any, Any]:
@@ -233,9 +282,11 @@ def _int64(size: Any) -> Tensor:
 
 
 __all__ = [
+    "flatnonzero",
     "gather",
     "index_add",
     "index_copy",
+    "masked_select",
     "nonzero",
     "one_hot",
     "scatter",

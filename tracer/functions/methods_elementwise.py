@@ -10,10 +10,12 @@ from ops.errors import ArgumentError
 from ops.types import dtype_name, is_floating
 from tracer.functions import activation, arithmetic, creation, logic, reductions, transcendental
 from tracer.functions.creation import Shape, as_tensor, cast, copied
-from tracer.functions.mutation import write
+from tracer.functions.mutation import writeable
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
+from tracer.modes import MODES
 from tracer.tensor import Tensor
+from tracer.views import write
 
 
 class Elementwise:
@@ -243,10 +245,10 @@ class Conversions:
         return self if self.is_contiguous() else copied(self)
 
     def is_contiguous(self: Any) -> Any:
-        """Whether elements lie in row-major order in memory.
-
-        In a trace, where there is no memory, True.
-        """
+        """Whether elements lie in row-major order in memory, in a trace as they would lie without it."""
+        if self._value is not None:
+            view = self._view
+            return view is None or view.layout is None or view.layout.is_row_major
         return self._array is None or self._array.flags.c_contiguous
 
     def is_floating_point(self: Any) -> Any:
@@ -325,4 +327,6 @@ def set_data(x: Tensor, value: Any) -> None:
     new = as_tensor(value)
     if new.type.strong() != x.type.strong():
         raise ArgumentError(f"x.data takes a Tensor of x's type {x.type}, got {new.type}")
-    write(x, new.data)
+    if MODES.recorder is None:
+        writeable(x)
+    write(x, new.data, recorded=False)

@@ -1,16 +1,18 @@
 """Methods of Tensor that change it in place and return self, under PyTorch's names.
 
-Eager: in memory, on Tensors without history, leaves that require gradients under `no_grad` only. In
-a trace: the Tensor has the new value from there on, and what lies outside is changed when the
-program has run.
+Eager they write into memory, in a trace the Tensor has the new value from there on, and what lies outside is changed when the
+program has run. Gradients go through, and views of the Tensor see the change; leaves that require gradients change under
+`no_grad` only. A result must have the Tensor's shape and fit into its element type.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tracer.functions import arithmetic, transcendental
+from tracer.functions import activation, arithmetic, logic, movement, transcendental
 from tracer.functions.methods_elementwise import Elementwise, masked_fill
+from tracer.functions.methods_movement import Indexing
 from tracer.functions.mutation import change, copy_into
 from tracer.functions.public import public
 from tracer.tensor import Tensor
@@ -19,77 +21,110 @@ _change = public(change)
 _copy_into = public(copy_into)
 
 
+def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The method that changes its Tensor to function(Tensor, *operands)."""
+
+    def method(self: Any, *operands: Any, **options: Any) -> Tensor:
+        return _change(self, lambda x, *others: function(x, *others, **options), *operands)
+
+    summary = (function.__doc__ or "").strip().splitlines()
+    method.__doc__ = f"In place: {summary[0] if summary else function.__name__}"
+    method.__name__ = f"{function.__name__}_"
+    return method
+
+
 class InPlace:
     """Changes in place."""
 
     __slots__ = ()
+
+    abs_ = absolute_ = _in_place(arithmetic.abs)
+    acos_ = arccos_ = _in_place(transcendental.acos)
+    acosh_ = arccosh_ = _in_place(transcendental.acosh)
+    add_ = _in_place(Elementwise.add)
+    addcdiv_ = _in_place(Elementwise.addcdiv)
+    addcmul_ = _in_place(Elementwise.addcmul)
+    asin_ = arcsin_ = _in_place(transcendental.asin)
+    asinh_ = arcsinh_ = _in_place(transcendental.asinh)
+    atan_ = arctan_ = _in_place(transcendental.atan)
+    atan2_ = arctan2_ = _in_place(transcendental.atan2)
+    atanh_ = arctanh_ = _in_place(transcendental.atanh)
+    bitwise_and_ = _in_place(logic.bitwise_and)
+    bitwise_left_shift_ = _in_place(logic.bitwise_left_shift)
+    bitwise_not_ = _in_place(logic.bitwise_invert)
+    bitwise_or_ = _in_place(logic.bitwise_or)
+    bitwise_right_shift_ = _in_place(logic.bitwise_right_shift)
+    bitwise_xor_ = _in_place(logic.bitwise_xor)
+    ceil_ = _in_place(arithmetic.ceil)
+    clamp_ = clip_ = _in_place(arithmetic.clip)
+    clamp_max_ = _in_place(Elementwise.clamp_max)
+    clamp_min_ = _in_place(Elementwise.clamp_min)
+    copysign_ = _in_place(arithmetic.copysign)
+    cos_ = _in_place(transcendental.cos)
+    cosh_ = _in_place(transcendental.cosh)
+    div_ = divide_ = true_divide_ = _in_place(Elementwise.div)
+    eq_ = _in_place(logic.equal)
+    erf_ = _in_place(transcendental.erf)
+    erfc_ = _in_place(transcendental.erfc)
+    exp2_ = _in_place(transcendental.exp2)
+    exp_ = _in_place(transcendental.exp)
+    expm1_ = _in_place(transcendental.expm1)
+    floor_ = _in_place(arithmetic.floor)
+    floor_divide_ = _in_place(arithmetic.floor_divide)
+    fmod_ = _in_place(arithmetic.fmod)
+    ge_ = greater_equal_ = _in_place(logic.greater_equal)
+    gt_ = greater_ = _in_place(logic.greater)
+    hypot_ = _in_place(arithmetic.hypot)
+    index_add_ = _in_place(Indexing.index_add)
+    le_ = less_equal_ = _in_place(logic.less_equal)
+    lerp_ = _in_place(arithmetic.lerp)
+    log10_ = _in_place(transcendental.log10)
+    log1p_ = _in_place(transcendental.log1p)
+    log2_ = _in_place(transcendental.log2)
+    log_ = _in_place(transcendental.log)
+    logical_and_ = _in_place(logic.logical_and)
+    logical_not_ = _in_place(logic.logical_not)
+    logical_or_ = _in_place(logic.logical_or)
+    logical_xor_ = _in_place(logic.logical_xor)
+    lt_ = less_ = _in_place(logic.less)
+    masked_fill_ = _in_place(masked_fill)
+    mul_ = multiply_ = _in_place(arithmetic.multiply)
+    nan_to_num_ = _in_place(logic.nan_to_num)
+    ne_ = not_equal_ = _in_place(logic.not_equal)
+    neg_ = negative_ = _in_place(arithmetic.negative)
+    pow_ = _in_place(arithmetic.pow)
+    reciprocal_ = _in_place(arithmetic.reciprocal)
+    relu_ = _in_place(activation.relu)
+    remainder_ = _in_place(arithmetic.remainder)
+    round_ = _in_place(arithmetic.round)
+    rsqrt_ = _in_place(arithmetic.rsqrt)
+    scatter_add_ = _in_place(Indexing.scatter_add)
+    sigmoid_ = _in_place(activation.sigmoid)
+    sign_ = _in_place(arithmetic.sign)
+    sin_ = _in_place(transcendental.sin)
+    sinh_ = _in_place(transcendental.sinh)
+    sqrt_ = _in_place(arithmetic.sqrt)
+    square_ = _in_place(arithmetic.square)
+    sub_ = subtract_ = _in_place(Elementwise.sub)
+    tan_ = _in_place(transcendental.tan)
+    tanh_ = _in_place(transcendental.tanh)
+    tril_ = _in_place(movement.tril)
+    triu_ = _in_place(movement.triu)
+    trunc_ = fix_ = _in_place(arithmetic.trunc)
 
     def copy_(self: Any, src: Any) -> Tensor:
         """Self with the elements of src, broadcast and converted."""
         return _copy_into(self, src)
 
     def fill_(self: Any, value: Any) -> Tensor:
-        """Every element `value`."""
+        """Every element `value`, a number or a 0-d Tensor."""
         return _copy_into(self, value)
 
     def zero_(self: Any) -> Tensor:
         """Every element 0."""
         return _copy_into(self, 0)
 
-    def add_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-        """Self + alpha * other."""
-        return _change(self, lambda x, y: Elementwise.add(x, y, alpha=alpha), other)
-
-    def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-        """Self - alpha * other."""
-        return _change(self, lambda x, y: Elementwise.sub(x, y, alpha=alpha), other)
-
-    def mul_(self: Any, other: Any) -> Tensor:
-        """Self * other."""
-        return _change(self, arithmetic.multiply, other)
-
-    def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """Self / other."""
-        return _change(self, lambda x, y: Elementwise.div(x, y, rounding_mode=rounding_mode), other)
-
-    def pow_(self: Any, exponent: Any) -> Tensor:
-        """Self ** exponent."""
-        return _change(self, arithmetic.pow, exponent)
-
-    def addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-        """Self + value * tensor1 * tensor2."""
-        return _change(
-            self, lambda x, a, b: Elementwise.addcmul(x, a, b, value=value), tensor1, tensor2
-        )
-
-    def addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-        """Self + value * tensor1 / tensor2."""
-        return _change(
-            self, lambda x, a, b: Elementwise.addcdiv(x, a, b, value=value), tensor1, tensor2
-        )
-
-    def lerp_(self: Any, end: Any, weight: Any) -> Tensor:
-        """Self + weight * (end - self)."""
-        return _change(self, arithmetic.lerp, end, weight)
-
-    def clamp_(self: Any, min: Any = None, max: Any = None) -> Tensor:
-        """Elements limited to [min, max]."""
-        return _change(self, arithmetic.clip, min, max)
-
-    clip_ = clamp_
-
-    def masked_fill_(self: Any, mask: Any, value: Any) -> Tensor:
-        """Elements `value` where the mask holds."""
-        return _change(self, masked_fill, mask, value)
-
-    def neg_(self: Any) -> Tensor:
-        """-self."""
-        return _change(self, arithmetic.negative)
-
-    def exp_(self: Any) -> Tensor:
-        """Exponential of self."""
-        return _change(self, transcendental.exp)
-
-    def sqrt_(self: Any) -> Tensor:
-        """Square root of self."""
-        return _change(self, arithmetic.sqrt)
+    def fill_diagonal_(self: Any, fill_value: Any) -> Tensor:
+        """The elements of a matrix whose two indices are equal become fill_value."""
+        _copy_into(self.diagonal(), fill_value)
+        return self  # type: ignore[no-any-return]

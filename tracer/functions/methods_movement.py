@@ -11,7 +11,7 @@ from typing import Any
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.types import normalize_axis, short
-from tracer.functions import indexing, joining, movement, replacing
+from tracer.functions import assignment, indexing, joining, movement, replacing
 from tracer.functions.arithmetic import multiply
 from tracer.functions.creation import Size, as_sizes, as_tensor
 from tracer.functions.methods_reductions import axis_of
@@ -217,6 +217,18 @@ class Indexing:
     def index_fill(self, dim: int, index: Any, value: Any) -> Tensor:
         """Self with its slices at indices along an axis filled with one value."""
         return indexing.index_copy(self, index, value, dim)
+
+    def index_put(self, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
+        """Self with values in the place of self[indices], or added there."""
+        return assignment.index_put(self, indices, values, accumulate)
+
+    def masked_select(self, mask: Any, *, size: Size | None = None) -> Tensor:
+        """The elements where a mask holds; a trace needs to be told their number."""
+        return indexing.masked_select(self, mask, size)
+
+    def masked_scatter(self, mask: Any, source: Any) -> Tensor:
+        """Self with the elements of source, in order, where a mask holds."""
+        return assignment.masked_scatter(self, mask, source)
 
     def slice_scatter(
         self, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1

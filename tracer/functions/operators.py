@@ -141,7 +141,7 @@ class Operators:
         return bool(reductions.any(logic.equal(self, value)))
 
     def __format__(self: Any, specification: str) -> str:
-        if specification and not self.type.shape and not self.is_symbolic:
+        if specification and not self.type.shape:
             return format(self.item(), specification)
         return format(str(self), specification)
 

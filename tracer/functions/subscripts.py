@@ -20,10 +20,10 @@ from ops.slicing import END
 from ops.types import broadcast_shapes, short
 from tracer.dispatch import BUILDER, apply, constant
 from tracer.functions.creation import as_tensor, cast, fresh
-from tracer.functions.indexing import as_indices, known_mask, linear_index
-from tracer.functions.mutation import assign, refuse_change, refuse_value, writeable
+from tracer.functions.indexing import Size, as_indices, linear_index, where_true
+from tracer.functions.mutation import change, copy_into, require_changeable, writeable
 from tracer.functions.public import public
-from tracer.modes import MODES
+from tracer.modes import MODES, no_grad
 from tracer.tensor import Tensor
 
 
@@ -41,8 +41,47 @@ class Item:
 # ---- reading a subscript -------------------------------------------------------------------------
 
 
-def items_of(x: Tensor, key: Any) -> list[Item]:
-    """The parts of a subscript, one for each axis of x and each new axis, in order."""
+class Items(list[Item]):
+    """The items of a subscript. `gap`: before which one an ellipsis stands for no axes; None: none does."""
+
+    gap: int | None = None
+
+    def apart(self, places: Sequence[int]) -> bool:
+        """Whether something stands between these items, be it an ellipsis that stands for no axes."""
+        inside = self.gap is not None and places[0] < self.gap <= places[-1]
+        return inside or places[-1] - places[0] + 1 != len(places)
+
+
+def items_of(x: Tensor, key: Any, size: Size | None = None) -> Items:
+    """The parts of a subscript, one for each axis of x and each new axis, in order.
+
+    `size`: how many elements of its masks are True, which a trace cannot know.
+    """
+    items = Items()
+    axis = 0
+    for part in parts_of(x, key):
+        if part is Ellipsis:
+            items.gap = len(items)
+            continue
+        if part is None:
+            items.append(Item(None))
+            continue
+        if isinstance(part, Mask):
+            items += part.items(x, axis, size)
+            axis += part.mask.ndim
+            continue
+        if isinstance(part, int):
+            _check(part, x, axis)
+        items.append(Item(axis, part))
+        axis += 1
+    return items
+
+
+def parts_of(x: Tensor, key: Any) -> list[Any]:
+    """The parts of a subscript, a slice for each axis that it leaves out.
+
+    None, ints, slices, Tensors of indices, masks, and an ellipsis that stands for no axes.
+    """
     parts = [_plain(part) for part in (key if isinstance(key, tuple) else (key,))]
     taken = sum(_axes_taken(part) for part in parts)
     if parts.count(Ellipsis) > 1:
@@ -53,26 +92,13 @@ def items_of(x: Tensor, key: Any) -> list[Item]:
         )
     if Ellipsis not in parts:
         parts.append(Ellipsis)
-    place = parts.index(Ellipsis)
-    parts[place : place + 1] = [slice(None)] * (x.ndim - taken)
-    items: list[Item] = []
-    axis = 0
-    for part in parts:
-        if part is None:
-            items.append(Item(None))
-            continue
-        if isinstance(part, _Mask):
-            items += part.items(x, axis)
-            axis += part.mask.ndim
-            continue
-        if isinstance(part, int):
-            _check(part, x, axis)
-        items.append(Item(axis, part))
-        axis += 1
-    return items
+    if taken < x.ndim:
+        place = parts.index(Ellipsis)
+        parts[place : place + 1] = [slice(None)] * (x.ndim - taken)
+    return parts
 
 
-class _Mask:
+class Mask:
     """A bool Tensor in a subscript: the indices where it holds."""
 
     def __init__(self, mask: Tensor) -> None:
@@ -83,18 +109,19 @@ class _Mask:
 
     __hash__ = object.__hash__
 
-    def items(self, x: Tensor, axis: int) -> list[Item]:
-        elements = known_mask(self.mask, "x[mask]")
-        expected = x.type.shape[axis : axis + elements.ndim]
-        if elements.shape != expected:
+    def check(self, x: Tensor, axis: int) -> None:
+        """Raise `BoundsError` unless it has the shape of x's axes from `axis` on."""
+        expected = x.type.shape[axis : axis + self.mask.ndim]
+        if self.mask.type.shape != expected:
             raise BoundsError(
-                f"the mask has shape {elements.shape}, but the axes of {short(x.type)} that it "
-                f"masks have {expected}"
+                f"the mask has shape {self.mask.type.shape}, but the axes of {short(x.type)} that "
+                f"it masks have {expected}"
             )
-        return [
-            Item(axis + k, Tensor.of_array(np.asarray(where, np.int64)))
-            for k, where in enumerate(np.nonzero(elements))
-        ]
+
+    def items(self, x: Tensor, axis: int, size: Size | None) -> list[Item]:
+        """Its indices for the axes from `axis` on."""
+        self.check(x, axis)
+        return [Item(axis + k, where) for k, where in enumerate(where_true(self.mask, size))]
 
 
 def _plain(part: Any) -> Any:
@@ -112,7 +139,9 @@ def _plain(part: Any) -> Any:
             return as_indices(part)
         indices = as_tensor(part)
         if indices.type.dtype == "bool":
-            return _Mask(indices)
+            if not indices.ndim:
+                raise ArgumentError("a bool without axes selects nothing; use tracer.where")
+            return Mask(indices)
         indices = as_indices(indices)
         if indices.ndim == 0 and not indices.is_symbolic and MODES.recorder is None:
             return int(indices.array)
@@ -128,7 +157,7 @@ def _plain(part: Any) -> Any:
 def _axes_taken(part: Any) -> int:
     if part is None or part is Ellipsis:
         return 0
-    return part.mask.ndim if isinstance(part, _Mask) else 1
+    return part.mask.ndim if isinstance(part, Mask) else 1
 
 
 def _check(index: int, x: Tensor, axis: int) -> None:
@@ -164,9 +193,12 @@ def _whole(x: Any) -> Any:
 
 
 @public
-def get_item(x: Tensor, key: Any) -> Tensor:
-    """x[key]. Raises `BoundsError` for indices out of range, `TraceError` for a mask in a trace."""
-    items = items_of(x, key)
+def get_item(x: Tensor, key: Any, size: Size | None = None) -> Tensor:
+    """x[key]. Raises `BoundsError` for indices out of range, `TraceError` for a mask in a trace.
+
+    `size`: how many elements of the mask are True; with it, a trace records masks too.
+    """
+    items = items_of(x, key, size)
     if any(isinstance(item.what, Tensor) for item in items):
         return _gathered(x, items)
     result, dropped = _sliced(x, items)
@@ -216,13 +248,22 @@ def _sliced(x: Tensor, items: Sequence[Item]) -> tuple[Tensor, set[int | None]]:
     return result, gone | set(single)
 
 
-def _gathered(x: Tensor, items: Sequence[Item]) -> Tensor:
+def _gathered(x: Tensor, items: Items) -> Tensor:
     """With index arrays: slices first, then all indices at once; integers are indices too."""
     slices = [item for item in items if isinstance(item.what, slice)]
     result, _ = _sliced(x, slices)
     new = tuple(k for k, item in enumerate(items) if item.axis is None)
     if new:
         result = apply("Unsqueeze", result, axes=new)
+    places, indices = indices_of(x, items)
+    if len(places) == 1:
+        found: Tensor = apply("Gather", result, indices[0], axis=places[0])
+        return found
+    return _gathered_together(result, places, indices, items.apart(places))
+
+
+def indices_of(x: Tensor, items: Sequence[Item]) -> tuple[list[int], list[Tensor]]:
+    """Which items are integers or indices, and these as Tensors; eager ones are in range."""
     places = [k for k, item in enumerate(items) if isinstance(item.what, int | Tensor)]
     indices = []
     for k in places:
@@ -231,24 +272,17 @@ def _gathered(x: Tensor, items: Sequence[Item]) -> Tensor:
         if MODES.recorder is None and axis is not None:
             checked(index.array, int(x.type.shape[axis]), axis)
         indices.append(index)
-    if len(places) == 1:
-        found: Tensor = apply("Gather", result, indices[0], axis=places[0])
-        return found
-    return _gathered_together(result, places, indices)
+    return places, indices
 
 
-def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor]) -> Tensor:
+def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor], apart: bool) -> Tensor:
     """Several axes indexed together: they are made one.
 
     Their result stands in their place, or first if they are apart.
     """
-    if places[-1] - places[0] + 1 != len(places):
-        order = (*places, *(k for k in range(x.ndim) if k not in places))
-        x, places = apply("Transpose", x, perm=order), list(range(len(places)))
-    try:
-        broadcast_shapes(*(i.type.shape for i in indices))
-    except ShapeError as error:
-        raise BoundsError(f"index arrays of one subscript must broadcast: {error}") from None
+    if apart:
+        x, places = apply("Transpose", x, perm=first_of(x, places)), list(range(len(places)))
+    common_shape(indices)
     sizes = [x.type.shape[k] for k in places]
     total: Any = 1
     for size in sizes:
@@ -259,6 +293,19 @@ def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor]) -> T
     return result
 
 
+def first_of(x: Tensor, places: list[int]) -> tuple[int, ...]:
+    """The order of axes in which some come first."""
+    return (*places, *(k for k in range(x.ndim) if k not in places))
+
+
+def common_shape(indices: Sequence[Tensor]) -> tuple[Size, ...]:
+    """The shape of index arrays together. Raises `BoundsError` if they do not broadcast."""
+    try:
+        return broadcast_shapes(*(i.type.shape for i in indices))
+    except ShapeError as error:
+        raise BoundsError(f"index arrays of one subscript must broadcast: {error}") from None
+
+
 # ---- x[key] = value ------------------------------------------------------------------------------
 
 
@@ -266,15 +313,43 @@ def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor]) -> T
 def set_item(x: Tensor, key: Any, value: Any) -> None:
     """x[key] = value, broadcast and converted to x's element type.
 
-    Eager: on Tensors without history. In a trace: integers, slices, None, ..., and masks of x's
-    shape with one value.
+    With a gradient through x and value, and through all views of x. Eager: every key that x[key]
+    takes. In a trace: integers, slices, None, ..., and masks of x's shape with one value.
     """
-    refuse_change(x)
-    new = cast(as_tensor(value), x.type.dtype)
-    if MODES.recorder is not None:
-        assign(x, _updated(x, key, new))
+    new = as_tensor(value)
+    recorded = require_changeable(x, (new,))
+    if MODES.recorder is None and not recorded:
+        _assign_elements(x, key, new)
         return
-    refuse_value(x, new)
+    if not _is_basic(key):
+        change(x, lambda old, part: _updated(old, key, cast(part, old.type.dtype)), new)
+        return
+    part = get_item(x, key)
+    try:
+        copy_into(part, new)
+    except ShapeError:
+        raise _misfit(new, x, part.type.shape) from None
+
+
+def _is_basic(key: Any) -> bool:
+    """Whether x[key] is a view: integers, slices, None and ... only."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(
+        part is None
+        or part is Ellipsis
+        or isinstance(part, slice)
+        or (
+            hasattr(part, "__index__")
+            and not isinstance(part, bool | np.bool_ | np.ndarray | Tensor)
+        )
+        for part in parts
+    )
+
+
+def _assign_elements(x: Tensor, key: Any, value: Tensor) -> None:
+    """The same in memory, where no gradient is concerned."""
+    with no_grad():
+        new = cast(value, x.type.dtype)
     target = writeable(x)
     parts = key if isinstance(key, tuple) else (key,)
     plain = tuple(part.array if isinstance(part, Tensor) else part for part in parts)
@@ -285,10 +360,10 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
     except ValueError:
         hole = target[plain].shape
         raise _misfit(new, x, hole) from None
-    x._version += 1
+    x.count_change()
 
 
-def _misfit(value: Tensor, x: Tensor, hole: tuple[int, ...]) -> ShapeError:
+def _misfit(value: Tensor, x: Tensor, hole: tuple[Any, ...]) -> ShapeError:
     return ShapeError(
         f"a value of shape {value.shape} does not broadcast to the part of {short(x.type)}, whose "
         f"shape is {hole}"

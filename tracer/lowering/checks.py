@@ -1,7 +1,7 @@
 """Index checks: what a program refuses before it writes anything.
 
-The indices of gathers and scatters are tested by a small program of their own, so that a bad one raises an error with the
-line and leaves all state as it was.
+The indices of gathers and scatters, and the counts of masks, are tested by a small program of their own, so that a bad one raises
+an error with the line and leaves all state as it was.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codegen.memory import allocate
-from ops.compute import Gather, Scatter
-from ops.errors import BoundsError
+from ops.compute import Gather, Host, Scatter
+from ops.errors import BoundsError, ShapeError, TracerError
 from tracer.graph import Graph, GraphBuilder, Node, Value, used
 
 if TYPE_CHECKING:
@@ -44,12 +44,23 @@ class IndexCheck:
     def _judge(self, bad: list[bool]) -> None:
         for (node, size), wrong in zip(self.nodes, bad, strict=True):
             if wrong:
-                where = f"\n  at {node.source}" if node.source else ""
-                error = BoundsError(
-                    f"{node.op.name}: an index is out of range for an axis of size {size}; possible: {-size} to {size - 1}{where}"
-                )
-                error.located = bool(where)  # type: ignore[attr-defined]
-                raise error
+                raise refusal(node, size)
+
+
+def refusal(node: Node, size: int) -> TracerError:
+    """What is raised for a node whose test failed: an index that is none of an axis of that size, or a mask of another count."""
+    if isinstance(node.op.compute, Host):
+        kind: type[TracerError] = ShapeError
+        text = f"the mask does not hold {size} True elements, which is the size of what is selected"
+    else:
+        kind = BoundsError
+        text = (
+            f"an index is out of range for an axis of size {size}; possible: {-size} to {size - 1}"
+        )
+    where = f"\n  at {node.source}" if node.source else ""
+    error = kind(f"{node.op.name}: {text}{where}")
+    error.located = bool(where)  # type: ignore[attr-defined]
+    return error
 
 
 def index_tests(graph: Graph) -> tuple[Graph, list[tuple[Node, int]]] | None:
@@ -63,8 +74,14 @@ def index_tests(graph: Graph) -> tuple[Graph, list[tuple[Node, int]]] | None:
     outputs: list[Value] = []
     tested: list[tuple[Node, int]] = []
     seen: set[tuple[Value, int]] = set()
+    positions: dict[int, set[Value]] = {}  # of elements of so many: always in range
     for node in graph.nodes:
         compute = node.op.compute
+        if isinstance(compute, Host) and compute.count is not None:
+            outputs.append(_miscounted(builder, node.inputs[0], node.attrs[compute.count]))
+            tested.append((node, int(node.attrs[compute.count])))
+            positions.setdefault(int(node.inputs[0].type.size), set()).add(node.output)
+            continue
         if isinstance(compute, Gather) and compute.fill is None:
             axes = compute.rule([v.type for v in node.inputs], node.outputs[0].type, node.attrs)
             shape = node.inputs[0].type.shape
@@ -78,7 +95,7 @@ def index_tests(graph: Graph) -> tuple[Graph, list[tuple[Node, int]]] | None:
             if index.operand is None or operand is None:
                 continue
             v = node.inputs[operand]
-            if (v, int(size)) in seen or 0 in v.type.shape:
+            if (v, int(size)) in seen or 0 in v.type.shape or v in positions.get(int(size), ()):
                 continue
             seen.add((v, int(size)))
             outputs.append(_bad(builder, v, int(size)))
@@ -88,6 +105,14 @@ def index_tests(graph: Graph) -> tuple[Graph, list[tuple[Node, int]]] | None:
     whole = builder.build(outputs)
     nodes, _ = used(whole)
     return Graph(whole.inputs, tuple(nodes), whole.outputs, whole.input_names, whole.name), tested
+
+
+def _miscounted(builder: GraphBuilder, mask: Value, count: int) -> Value:
+    """Whether a mask has more or fewer True elements."""
+    axes = tuple(range(mask.type.rank))
+    found = builder.ReduceSum(builder.Cast(mask, to="int64"), axes=axes, keepdims=False)
+    result: Value = builder.NotEqual(found, builder.size(count))
+    return result
 
 
 def _bad(builder: GraphBuilder, v: Value, size: int) -> Value:

@@ -15,6 +15,7 @@ import numpy as np
 from codegen import compile as kernels
 from codegen import gemm
 from codegen.runtime import AddressOf, HostCall, Row, Slot
+from ops.errors import TracerError
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout
@@ -135,7 +136,13 @@ class Memory:
                 else _array_at(resolve(p, words), x)
                 for p, x in sources
             ]
-            results = run_reference(node.op, arrays, node.attrs)
+            try:
+                results = run_reference(node.op, arrays, node.attrs)
+            except TracerError as error:
+                where = f"\n  at {node.source}" if node.source else ""
+                named = type(error)(f"{node.op.name}: {error}{where}")
+                named.located = bool(where)  # type: ignore[attr-defined]
+                raise named from None
             for (p, y), array in zip(targets, results, strict=True):
                 _array_at(resolve(p, words), y)[...] = array
 

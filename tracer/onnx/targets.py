@@ -21,7 +21,7 @@ from tracer.nn.module import Module
 from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path
 from tracer.tracing.guards import build_guard
-from tracer.tracing.record import Recorded, record
+from tracer.tracing.record import NeedNumber, Recorded, record
 from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 from tracer.tracing.traced import TracedFunction
 
@@ -214,12 +214,23 @@ def _record(
         _dynamic(leaf, symbols.get(number, {}), names[number])
         for number, leaf in enumerate(signature)
     ]
-    recorded = record(function, leaves, signature, tree, name)
+    recorded = _traced(function, leaves, signature, tree, name)
     objects = {
         n: x for n, x, leaf in zip(names, leaves, signature, strict=True) if leaf.kind == "object"
     }
     _, paths, _ = build_guard(function, recorded, objects)
     return recorded, names, paths
+
+
+def _traced(
+    function: Any, leaves: list[Any], signature: list[Leaf], tree: Any, name: str
+) -> Recorded:
+    """The trace. A float that decides what the function does is part of the model, with its value."""
+    while True:
+        try:
+            return record(function, leaves, signature, tree, name)
+        except NeedNumber as need:
+            signature[need.leaf] = leaf_of(leaves[need.leaf], static=True)
 
 
 def _symbols(

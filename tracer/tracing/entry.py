@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import optree
 
 from ops.errors import GradError
 from ops.types import Type
+from tracer.autograd.engine import backward
 from tracer.autograd.history import CompiledNode, replay
 from tracer.autograd.hooks import functions_of
 from tracer.dispatch import BUILDER
@@ -19,11 +21,22 @@ from tracer.graph import Graph, used
 from tracer.modes import MODES, enable_grad
 from tracer.recording import held_by
 from tracer.tensor import Tensor, intern
+from tracer.tracing.guarded import GuardedExecutable
 from tracer.tracing.guards import build_guard
+from tracer.tracing.questions import Question
 from tracer.tracing.record import Recorded
 from tracer.tracing.signature import Leaf
+from tracer.views import set_history
 
 _UNKNOWN = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """Where a call leaves a path: the entry that was run, its questions up to the first one with another outcome, and that."""
+
+    entry: Entry
+    known: tuple[Question, ...]
 
 
 class Entry:
@@ -36,12 +49,17 @@ class Entry:
         signature: tuple[Leaf, ...],
         leaves: list[Any],
         names: list[str],
+        tree: Any,
     ) -> None:
         self.recorded = recorded
+        self.questions = tuple(recorded.questions)
+        self.outcomes = tuple(q.outcome for q in self.questions)
+        self.runs = 0  # counted where there are questions
         self.signature = signature
         self.names = names
         self.fn = fn
         self.grad_enabled = MODES.grad_enabled
+        self.key = (tree, signature, self.grad_enabled)
         objects = {
             n: x
             for n, x, leaf in zip(names, leaves, signature, strict=True)
@@ -55,7 +73,7 @@ class Entry:
         ]
         self.guard, self.paths, self.guard_source = build_guard(fn, recorded, objects, hooks)
         self.trace_seconds = 0.0
-        self._executable: Executable | None = None
+        self._executable: Executable | GuardedExecutable | None = None
         self._backward: Executable | None = None
         self._launch: Any = _UNKNOWN
         self._lock = threading.Lock()  # compiling once, whoever asks
@@ -84,7 +102,7 @@ class Entry:
         return Graph(graph.inputs, graph.nodes, graph.outputs, tuple(names), graph.name)
 
     @property
-    def executable(self) -> Executable:
+    def executable(self) -> Executable | GuardedExecutable:
         """The compiled program."""
         if self._executable is None:
             with self._lock:
@@ -92,7 +110,7 @@ class Entry:
                     self._executable = self._compile()
         return self._executable
 
-    def _compile(self) -> Executable:
+    def _compile(self) -> Executable | GuardedExecutable:
         recorded = self.recorded
         state = {id(c.object): k for k, c in enumerate(recorded.captures) if not c.is_grad}
         base = len(recorded.captures) + len(recorded.scalars)
@@ -104,16 +122,22 @@ class Entry:
         for leaf in recorded.mutated_arguments:
             updates[number] = base + recorded.argument_leaves.index(leaf)
             number += 1
-        count = len(self.graph.outputs)
-        return Executable(self.graph, updates, range(count - recorded.residuals, count))
+        asked = len(self.questions)
+        count = len(self.graph.outputs) - asked
+        shared = range(count - recorded.residuals, count)
+        if asked:
+            return GuardedExecutable(self.graph, updates, shared, asked)
+        return Executable(self.graph, updates, shared)
 
-    def launch(self, args: tuple[Any, ...]) -> Any:
-        """The fast way into the program for calls like this one, None if there is none."""
+    def launch(self, go_on: Callable[[tuple[Any, ...], Turned], Any]) -> Any:
+        """The fast way into the program for calls like the ones that led here, None if there is none.
+
+        `go_on` gives the result where a question has another outcome than on this path.
+        """
         if self._launch is _UNKNOWN:
             from tracer.tracing.launch import build_launch
-            from tracer.tracing.signature import flatten
 
-            self._launch = build_launch(self, flatten(args, {})[1])
+            self._launch = build_launch(self, go_on)
         return self._launch
 
     def backward_executable(self) -> Executable:
@@ -125,29 +149,86 @@ class Entry:
                     self._backward = Executable(self.recorded.backward, {})
         return self._backward
 
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """Run the program on argument leaves and do what the trace did: outputs, state, gradients."""
-        recorded, executable = self.recorded, self.executable
+    # ---- which path
+    def agreement(self, known: Sequence[Question]) -> int:
+        """How many of the first questions have the outcomes of `known`."""
+        count = 0
+        for outcome, other in zip(self.outcomes, known, strict=False):
+            if outcome != other.outcome:
+                break
+            count += 1
+        return count
+
+    def begin(self, leaves: Sequence[Any]) -> list[Tensor]:
+        """Compute what Python asked for; nothing is changed."""
+        executable = self.executable
+        assert isinstance(executable, GuardedExecutable)
+        return executable.begin(self._inputs(leaves))
+
+    def turned(self, early: Sequence[Tensor], agreed: int) -> Turned | None:
+        """Where what `begin` gave leaves this path; None if it does not. The first `agreed` outcomes are known to be right.
+
+        Raises `BoundsError` for a bad index on the way.
+        """
+        executable = self.executable
+        assert isinstance(executable, GuardedExecutable)
+        return self.turned_by(executable.outcomes(early), agreed)
+
+    def turned_by(self, outcomes: Sequence[bytes], agreed: int) -> Turned | None:
+        """The same, given the outcomes as bytes."""
+        executable = self.executable
+        assert isinstance(executable, GuardedExecutable)
+        number = executable.differing(outcomes, self.outcomes, agreed)
+        if number is None:
+            return None
+        last = self.questions[number].with_outcome(outcomes[number])
+        return Turned(self, (*self.questions[:number], last))
+
+    # ---- running
+    def _inputs(self, leaves: Sequence[Any]) -> list[Any]:
+        recorded = self.recorded
         inputs: list[Any] = [c.current(leaves) for c in recorded.captures]
         inputs += [s.container[s.key] for s in recorded.scalars]
         inputs += [leaves[k] for k in recorded.argument_leaves]
-        results = executable(inputs)
+        return inputs
+
+    def run(self, leaves: Sequence[Any], early: Sequence[Tensor] | None = None) -> Any:
+        """Run the program on argument leaves and do what the trace did: outputs, state, gradients.
+
+        `early`: what `begin` gave, where there are questions, whose outcomes are those of this path.
+        """
+        recorded, executable = self.recorded, self.executable
+        inputs = self._inputs(leaves)
+        if isinstance(executable, GuardedExecutable):
+            assert early is not None
+            results = executable.finish(inputs, early)
+            self.runs += 1
+        else:
+            results = executable(inputs)
         number = recorded.result_count
         number += len(recorded.mutated) + len(
             recorded.mutated_arguments
         )  # written in place by the program
         for tensor in recorded.mutated:
-            tensor._version += 1
+            tensor.count_change(recorded.graph.name)
         for leaf in recorded.mutated_arguments:
             if isinstance(leaves[leaf], Tensor):
-                leaves[leaf]._version += 1
+                leaves[leaf].count_change(recorded.graph.name)
         for holder, present in recorded.grads:
             held_by(holder, leaves)._grad = results[number] if present else None
             number += present
+        onward = results[number : number + len(recorded.onward)]
+        number += len(onward)
         for holder, flag in recorded.new_flags:
             held_by(holder, leaves)._requires_grad = flag
+        if onward:  # along the history that they came with
+            backward([leaves[k] for k in recorded.onward], onward)
         if recorded.backward is not None:
             self._attach(results, number, inputs)
+        for changed in recorded.changed_histories:
+            if changed not in recorded.cotangent_outputs:
+                released = CompiledNode.released_node(recorded.graph.name)
+                set_history(results[changed], released, 0)
         out = []
         for output in recorded.outputs:
             if output.kind == "program":
@@ -181,8 +262,11 @@ class Entry:
             self._again(inputs),
             [x for x in borrowed if isinstance(x, Tensor)],
         )
-        for k, y in enumerate(outputs):
-            y._requires_grad, y.grad_fn, y.output_number = True, node, k
+        for k, (number, y) in enumerate(zip(recorded.cotangent_outputs, outputs, strict=True)):
+            if number in recorded.changed_histories:
+                set_history(y, node, k)
+            else:
+                y._requires_grad, y._grad_fn, y.output_number = True, node, k
 
     def _again(self, inputs: list[Any]) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
         """What makes the differentiable results anew from their sources; None if the program changed what it reads."""

@@ -1,12 +1,14 @@
 """The fast way into a compiled program: one generated function that checks a call, runs the program and wraps the results.
 
-It covers calls with flat positional arguments. Whatever it does not expect (another type, an array that is not row-major, a
-failed guard) it leaves to the general way by returning MISS, before anything has happened.
+It covers calls with flat positional arguments. Whatever it does not expect (another type, an array that is not row-major, state
+that changed) it leaves to the general way by returning MISS, before anything has happened. What Python asked of values is one
+piece of memory, compared between the two parts of the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from ctypes import string_at
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +20,12 @@ from tracer.modes import MODES
 from tracer.nn.parameter import Parameter
 from tracer.recording import Holder
 from tracer.tensor import Array, Tensor, is_plain
+from tracer.tracing.guarded import GuardedExecutable
 from tracer.tracing.signature import arrival_of
 
 if TYPE_CHECKING:
-    from tracer.tracing.entry import Entry
+    from tracer.execution import Executable
+    from tracer.tracing.entry import Entry, Turned
     from tracer.tracing.signature import Leaf
 
 MISS = object()
@@ -50,16 +54,27 @@ def array_to_write(array: Array) -> int:
     return array_pointer(array) if array.flags.writeable else 0
 
 
-def build_launch(entry: Entry, tree: Any) -> Callable[[tuple[Any, ...]], Any] | None:
-    """`launch(args)`: the result of the call, or MISS. None where the arguments are nested or named."""
-    if entry.recorded.backward is not None or not _is_flat(tree, len(entry.signature)):
+def build_launch(
+    entry: Entry, go_on: Callable[[tuple[Any, ...], Turned], Any]
+) -> Callable[..., Any] | None:
+    """`launch(args)`: the result of the call, or MISS. None where the arguments are nested or named.
+
+    Where a question has another outcome than on the entry's path, the result is what `go_on` gives. `launch(args, agreed)` takes
+    the first `agreed` outcomes as known, and gives the `Turned` itself.
+    """
+    if entry.recorded.backward is not None or not _is_flat(entry.key[0], len(entry.signature)):
         return None
     if any(kind == "input" for kind, _, _ in entry.executable.results):
+        return None
+    if entry.recorded.changed_histories or entry.recorded.onward:
         return None
     writer = _Writer(entry)
     writer.arguments()
     writer.state()
-    writer.run()
+    if isinstance(entry.executable, GuardedExecutable):
+        writer.run_guarded(entry.executable, go_on)
+    else:
+        writer.run(entry.executable)
     writer.write_state()
     writer.give_back()
     return writer.function()
@@ -70,6 +85,7 @@ class _Writer:
     of the state, b0 ... blocks of results, o0 ... results."""
 
     def __init__(self, entry: Entry) -> None:
+        self.entry = entry
         self.recorded, self.executable, self.leaves = (
             entry.recorded,
             entry.executable,
@@ -91,10 +107,10 @@ class _Writer:
             "new": object.__new__,
             "guard": entry.guard,
             "fn": entry.fn,
-            "call": self.executable.call,
             "keep": self.executable,  # its constants, which the program points to
             "released": CompiledNode.released_node(self.recorded.graph.name),
         }
+        self.parameters = "args"
         self.lines: list[str] = []
         self.words: dict[int, str] = {}  # by number of the program's input
         self.results: dict[int, str] = {}  # by number of its output
@@ -138,7 +154,8 @@ class _Writer:
         x, place = f"x{k}", self.position[k]
         self.require(
             f"({x}.__class__ is not Tensor and {x}.__class__ is not Parameter) or {x}.type is not {self.constant(leaf.type)} "
-            f"or {x}._requires_grad is not {self.constant(leaf.requires_grad)}"
+            f"or {x}._requires_grad is not {self.constant(leaf.requires_grad)} "
+            f"or ({x}._view is not None and {x}.requires_grad is not {leaf.requires_grad is True})"
         )
         if leaf.requires_grad:
             self.require(f"arrival_of({x}) != {self.constant(leaf.value)}")
@@ -168,6 +185,9 @@ class _Writer:
         else:
             name = self.constant(value)
             self.require(f"{x}.__class__ is not {name}.__class__ or {x} != {name}")
+
+    def _alias(self, k: int, leaf: Leaf) -> None:
+        self.require(f"x{k} is not x{leaf.value}")
 
     def _object(self, k: int, leaf: Leaf) -> None:
         self.require(f"x{k} is not {self.constant(leaf.value.object)}")
@@ -210,24 +230,72 @@ class _Writer:
             self.require(f"sharing(({state}), {numbers}, ({addresses}))")
 
     # ---- what happens
-    def run(self) -> None:
+    def run(self, executable: Executable) -> None:
         """Call the program."""
         inputs = [self.words[k] for k in range(len(self.words))]
-        if self.executable.check is not None:
-            self.constants["check"] = self.executable.check.test_words
-            self.add(f"check({', '.join(inputs)})")
-        outputs = []
-        for number, (kind, _, type_) in enumerate(self.executable.results):
-            if kind == "new":
-                self.add(f"b{number} = allocate({int(type_.size) * type_.itemsize})")
-                outputs.append(f"b{number}.pointer")
-                self.results[number] = f"o{number}"
-        if self.executable.workspace:
-            self.add(f"w = allocate({self.executable.workspace})")
+        self._call(executable, inputs, range(len(executable.results)))
+
+    def run_guarded(
+        self, executable: GuardedExecutable, go_on: Callable[[tuple[Any, ...], Turned], Any]
+    ) -> None:
+        """Call the early program, compare the outcomes as one piece of memory, call the late program."""
+        entry = self.entry
+        expected = executable.packed(entry.outcomes)
+
+        def turned(memory: bytes, agreed: int) -> Turned | None:
+            return entry.turned_by(executable.unpacked(memory), agreed)
+
+        self.constants |= {"entry": entry, "memory_at": string_at, "turned": turned, "go_on": go_on}
+        self.constants["expected"] = expected
+        self.parameters = "args, agreed=None"
+        inputs = [self.words[k] for k in range(len(self.words))]
+        self.add(f"e = allocate({executable.outcome_bytes})")
+        offsets = iter(executable.offsets)
+        names: list[int | str] = [f"e.pointer + {next(offsets)}" for _ in range(executable.guards)]
+        names += [k for k, _ in executable.early_results]
+        others = len(executable.early.results) - len(names) - executable.tests
+        names += [-1 - k for k in range(others)]  # what only the late program reads
+        names += [f"e.pointer + {next(offsets)}" for _ in range(executable.tests)]
+        blocks = self._call(executable.early, inputs, names)
+        self.add(f"m = memory_at(e.pointer, {len(expected)})")
+        self.add("if m != expected:")
+        self.add("    t = turned(m, agreed or 0)")
+        self.add("    if t is not None: return go_on(args, t) if agreed is None else t")
+        if executable.late is not None:
+            inputs += [f"{blocks[place]}.pointer" for place in executable.crossing]
+            self._call(executable.late, inputs, executable.late_results)
+        self.add("entry.runs += 1")
+
+    def _call(
+        self, executable: Executable, inputs: list[str], names: Sequence[int | str]
+    ) -> dict[int, str]:
+        """Call a program. `names`: for each result its number, negative if it is none of the function's, or an address that is
+        there. Gives the blocks of results by place."""
+        call = f"call{len(self.constants)}"
+        self.constants[call] = executable.call
+        if executable.check is not None:
+            check = self.constant(executable.check.test_words)
+            self.add(f"{check}({', '.join(inputs)})")
+        outputs: list[str] = []
+        blocks: dict[int, str] = {}
+        for place, ((kind, _, type_), name) in enumerate(
+            zip(executable.results, names, strict=True)
+        ):
+            if isinstance(name, str):
+                outputs.append(name)
+            elif kind == "new":
+                block = blocks[place] = f"b{name}" if name >= 0 else f"h{-1 - name}"
+                self.add(f"{block} = allocate({int(type_.size) * type_.itemsize})")
+                outputs.append(f"{block}.pointer")
+                if name >= 0:
+                    self.results[name] = f"o{name}"
+        if executable.workspace:
+            self.add(f"w = allocate({executable.workspace})")
             outputs.append("w.pointer")
         else:
             outputs.append("0")
-        self.add(f"call({', '.join([*inputs, *outputs])})")
+        self.add(f"{call}({', '.join([*inputs, *outputs])})")
+        return blocks
 
     def write_state(self) -> None:
         """Make Tensors of the results, count changes, set gradients."""
@@ -247,12 +315,14 @@ class _Writer:
             type_ = self.constant(self.executable.results[number][2])
             self.add(f"{o}.type = {type_}; {o}._block = {b}; {o}._pointer = {b}.pointer")
             flag = flags.get(number, False)
-            history = f"; {o}.grad_fn = released" if flag else ""
-            self.add(f"{o}._requires_grad = {self.constant(flag)}{history}")
+            history = f"; {o}._grad_fn = released" if flag else ""
+            self.add(f"{o}._requires_grad = {self.constant(flag)}; {o}._view = None{history}")
+        name = repr(recorded.graph.name)
         for tensor in recorded.mutated:
-            self.add(f"{self.constant(tensor.changes())}[0] += 1")
+            changes = self.constant(tensor.changes())
+            self.add(f"{changes}[0] += 1; {changes}[1] = {name}")
         for leaf in recorded.mutated_arguments:
-            self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}._version += 1")
+            self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}.count_change({name})")
         for holder, grad in grads:
             self.add(f"{holder}._grad = {grad}")
         for whose, new in recorded.new_flags:
@@ -278,12 +348,12 @@ class _Writer:
         else:
             self.add(f"return {self.constant(tree)}.unflatten({every})")
 
-    def function(self) -> Callable[[tuple[Any, ...]], Any]:
+    def function(self) -> Callable[..., Any]:
         """What has been written, as a function."""
-        source = "def launch(args):\n    " + "\n    ".join(self.lines) + "\n"
+        source = f"def launch({self.parameters}):\n    " + "\n    ".join(self.lines) + "\n"
         namespace = dict(self.constants)
         exec(compile(source, "<tracer launch>", "exec"), namespace)
-        launch: Callable[[tuple[Any, ...]], Any] = namespace["launch"]
+        launch: Callable[..., Any] = namespace["launch"]
         return launch
 
 

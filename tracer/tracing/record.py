@@ -20,7 +20,10 @@ from tracer.modes import MODES, Flag
 from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
 from tracer.tracing.arrays import NamedArrays
-from tracer.tracing.signature import NAMESPACE, Leaf
+from tracer.tracing.evaluation import Evaluation
+from tracer.tracing.questions import Question, Questions
+from tracer.tracing.signature import NAMESPACE, Leaf, has_history
+from tracer.views import write
 
 
 class NeedNumber(BaseException):
@@ -46,8 +49,9 @@ class Output:
 @dataclass(slots=True)
 class Recorded:
     """A trace that is over. Graph inputs: captures, scalars, then dynamic argument leaves. Graph outputs: results, then new
-    values of mutated Tensors, then gradients, then what the backward graph needs. `applied`: how calls of Functions in the graph
-    are made again on Tensors, with their own gradients."""
+    values of mutated Tensors, then gradients, then gradients of arguments that have a history outside, then what the backward
+    graph needs, then what Python asked for. `applied`: how calls of Functions in the graph are made again on Tensors, with
+    their own gradients."""
 
     graph: Graph
     captures: list[Capture]
@@ -68,6 +72,11 @@ class Recorded:
     differentiable: list[int] = field(default_factory=list)
     cotangent_outputs: list[int] = field(default_factory=list)
     new_flags: list[tuple[Holder, Flag]] = field(default_factory=list)  # of `requires_grad`
+    questions: list[Question] = field(default_factory=list)
+    onward: list[int] = field(default_factory=list)  # arguments whose gradient goes on outside
+    changed_histories: list[int] = field(
+        default_factory=list
+    )  # outputs: changed state with a history
 
 
 def record(
@@ -76,43 +85,83 @@ def record(
     signature: Sequence[Leaf],
     tree: Any,
     name: str,
+    known: Sequence[Question] | None = None,
 ) -> Recorded:
-    """Trace `function` on leaves of the given signature. Raises what the function raises; nothing outside has changed then."""
+    """Trace `function` on leaves of the given signature. Raises what the function raises; nothing outside has changed then.
+
+    `known`: the questions that Python asks first, with outcomes that are imposed; later ones are answered by the leaves' and the
+    state's elements. None where nothing can be asked.
+    """
     recorder = Recorder(name)
     placeholders: list[Any] = []
     originals: dict[int, Value] = {}
     dynamic: list[int] = []
+    sources: dict[int, Tensor] = {}  # what the gradient of an argument is taken by
     for number, (leaf, x) in enumerate(zip(signature, leaves, strict=True)):
         if leaf.type is None:
-            placeholders.append(x)
+            placeholders.append(placeholders[leaf.value] if leaf.kind == "alias" else x)
             continue
         value = Value(leaf.type)
         placeholder = Tensor.of_value(value, recorder)
         placeholder._requires_grad = leaf.requires_grad
+        source = placeholder
+        if has_history(leaf):  # as it comes in: the placeholder may be changed in place
+            placeholder._grad_fn = Outside(x, number)
+            source = as_outside(placeholder)
+        sources[number] = source
         if leaf.kind == "float":
             recorder.numbers[value] = number
         elif leaf.kind == "tensor":
-            recorder.arguments[id(placeholder)] = number, x
-            placeholder._accumulator = x._accumulator
-            if x.grad_fn is not None:
-                placeholder.grad_fn = Outside(x)
+            recorder.arguments[id(source)] = recorder.arguments[id(placeholder)] = number, x
+            source._accumulator = placeholder._accumulator = x._accumulator
         originals[number] = value
         dynamic.append(number)
         placeholders.append(placeholder)
     args, kwargs = optree.tree_unflatten(tree, placeholders)
+    if known is not None:
+        actual = {v: _elements(leaves[k]) for k, v in originals.items()}
+        recorder.questions = Questions(recorder, evaluation(recorder, actual, leaves), known)
     arrays = NamedArrays(function)
-    with recording(recorder):
-        mode = MODES.grad_enabled
-        result = function(*args, **kwargs)
-        arrays.check()
-        if MODES.grad_enabled is not mode:
-            raise TraceError(
-                f"{name} leaves the gradient mode changed, which its compiled program would not repeat; use "
-                "`with tracer.set_grad_enabled(...):` inside, or change the mode around the call"
-            )
-        recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves)
-        recorded.new_flags = recorder.restore_flags()
-        return recorded
+    try:
+        with recording(recorder):
+            mode = MODES.grad_enabled
+            result = function(*args, **kwargs)
+            arrays.check()
+            if recorder.questions is not None and recorder.questions.failure is not None:
+                raise recorder.questions.failure
+            if MODES.grad_enabled is not mode:
+                raise TraceError(
+                    f"{name} leaves the gradient mode changed, which its compiled program would not repeat; use "
+                    "`with tracer.set_grad_enabled(...):` inside, or change the mode around the call"
+                )
+            recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves, sources)
+            recorded.new_flags = recorder.restore_flags()
+            return recorded
+    finally:
+        recorder.questions = None  # and with it all elements, whoever keeps a Tensor of the trace
+
+
+def evaluation(
+    recorder: Recorder, actual: dict[Value, np.ndarray[Any, Any]], leaves: Sequence[Any]
+) -> Evaluation:
+    """The elements of values of a trace, given those of its arguments; state is read as it is."""
+
+    def outside(value: Value) -> np.ndarray[Any, Any]:
+        if value not in actual:  # state that the trace has read since
+            captures = [
+                *recorder.captures.values(),
+                *(c for c, _ in recorder.grad_captures.values()),
+            ]
+            actual.update((c.value, _elements(c.current(leaves))) for c in captures)
+            numbers = recorder.scalars.values()
+            actual.update((s.value, _elements(s.container[s.key])) for s in numbers)
+        return actual[value]
+
+    return Evaluation(recorder.made.get, outside)
+
+
+def _elements(x: Any) -> np.ndarray[Any, Any]:
+    return x._data() if isinstance(x, Tensor) else np.asarray(x)
 
 
 def _finish(
@@ -122,6 +171,7 @@ def _finish(
     originals: dict[int, Value],
     dynamic: list[int],
     leaves: Sequence[Any],
+    sources: dict[int, Tensor],
 ) -> Recorded:
     changed = [k for k in dynamic if placeholders[k]._value is not originals[k]]
     # a number that changed is another number: only what has memory changes in place
@@ -160,12 +210,14 @@ def _finish(
             outputs.append(Output("program", numbers[id(x)], requires_grad=x._requires_grad))
     count = len(values)
     for old, new in rebound:
-        recorder.assign(old, new)
+        write(old, new, recorded=False)
     mutated = list(recorder.mutated.values())
-    values += [value for _, value in mutated]
+    values += [recorder.value_of(standing) for _, standing in mutated]
     values += [placeholders[k]._value for k in mutated_arguments]
+    recorder.keep_changed_grads()
     grads = list(recorder.grads.values())
     values += [recorder.value_of(g) for _, g in grads if g is not None]
+    values += [recorder.value_of(g) for g in recorder.onward.values()]
     refuse_left_over(recorder.hooks)
     recorded = Recorded(
         graph=recorder.builder.build(()),
@@ -177,6 +229,7 @@ def _finish(
         mutated=[t for t, _ in mutated],
         mutated_arguments=mutated_arguments,
         grads=[(holder, g is not None) for holder, g in grads],
+        onward=list(recorder.onward),
         read_grads=list(recorder.read_grads.values()),
         flags=list(recorder.flags.values()),
         modules=list(recorder.modules.values()),
@@ -184,12 +237,32 @@ def _finish(
     )
     inputs = [c.value for c in recorded.captures] + [s.value for s in recorded.scalars]
     inputs += [originals[k] for k in dynamic]
-    live = [k for k, t in enumerate(tensors) if t.grad_fn is not None and not t.grad_fn.released]
+    changed_state = [standing for _, standing in mutated]
+    changed_state += [placeholders[k] for k in mutated_arguments]
+    made = [*enumerate(tensors), *enumerate(changed_state, count)]
+    recorded.changed_histories = [
+        k for k, t in made[count:] if t._grad_fn is not None and t._requires_grad
+    ]
+    live = [(k, t) for k, t in made if t.grad_fn is not None and not t.grad_fn.released]
     if live:
-        _add_backward(recorder, recorded, tensors, live, inputs, values, placeholders, dynamic)
+        _add_backward(recorder, recorded, live, values, sources, dynamic)
+    if recorder.questions is not None:
+        recorded.questions = recorder.questions.asked
+        values += [q.value for q in recorded.questions]
     nodes, recorded.applied = fold(recorder.builder.nodes, values, recorder.sites)
     recorded.graph = Graph(tuple(inputs), nodes, tuple(values), name=recorder.builder.name)
     return recorded
+
+
+def as_outside(x: Tensor) -> Tensor:
+    """A Tensor from outside with the history that it has there, whatever the trace has done to it."""
+    if x._grad_fn is None:
+        return x
+    result = Tensor.__new__(Tensor)
+    result._start(x.type)
+    result._requires_grad, result._grad_fn = True, x._grad_fn
+    result._value, result._recorder, result.output_number = x._value, x._recorder, x.output_number
+    return result
 
 
 def _refuse_unfinished(x: Any) -> None:
@@ -204,30 +277,30 @@ def _refuse_unfinished(x: Any) -> None:
 def _add_backward(
     recorder: Recorder,
     recorded: Recorded,
-    tensors: list[Tensor],
-    live: list[int],
-    inputs: list[Value],
+    live: list[tuple[int, Tensor]],
     values: list[Value],
-    placeholders: list[Any],
+    sources: dict[int, Tensor],
     dynamic: list[int],
 ) -> None:
-    """For results whose gradients may be asked for later: the graph from their cotangents to those of the inputs, and the
-    forward values that it reads, which become further outputs."""
+    """For results and changed state whose gradients may be asked for later: the graph from their cotangents to those of the
+    inputs, and the forward values that it reads, which become further outputs."""
     from tracer.autograd.engine import cotangents_at
 
     objects = [None if c.is_grad else c.object for c in recorded.captures]
     candidates: list[tuple[int, Tensor]] = [
-        (k, t) for k, t in enumerate(objects) if isinstance(t, Tensor) and t.requires_grad
+        (k, as_outside(t))
+        for k, t in enumerate(objects)
+        if isinstance(t, Tensor) and t._requires_grad
     ]
     base = len(recorded.captures) + len(recorded.scalars)
     candidates += [
-        (base + k, placeholders[leaf])
-        for k, leaf in enumerate(dynamic)
-        if placeholders[leaf]._requires_grad
+        (base + k, sources[leaf]) for k, leaf in enumerate(dynamic) if sources[leaf]._requires_grad
     ]
     forward_count = len(recorder.builder.nodes)
-    cotangents = [Tensor.of_value(Value(tensors[k].type.strong()), recorder) for k in live]
-    found = cotangents_at([tensors[k] for k in live], [t for _, t in candidates], cotangents)
+    cotangents = [Tensor.of_value(Value(t.type.strong()), recorder) for _, t in live]
+    if recorder.questions is not None:
+        recorder.questions.closed = True  # hooks may ask
+    found = cotangents_at([t for _, t in live], [t for _, t in candidates], cotangents)
     backward_nodes = recorder.builder.nodes[forward_count:]
     recorder.builder.nodes = recorder.builder.nodes[:forward_count]
     outputs = [recorder.value_of(g) for g in found if g is not None]
@@ -250,5 +323,5 @@ def _add_backward(
     recorded.differentiable = [
         k for (k, _), g in zip(candidates, found, strict=True) if g is not None
     ]
-    recorded.cotangent_outputs = live
+    recorded.cotangent_outputs = [k for k, _ in live]
     values += residuals

@@ -24,7 +24,8 @@ NAMESPACE = "tracer"
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One argument leaf: "tensor", "array", "float" (inputs), "static" (by value) or "object" (by identity).
+    """One argument leaf: "tensor", "array", "float" (inputs), "static" (by value), "object" (by identity), or "alias": the same
+    Tensor or array as an earlier leaf, whose number is the value.
 
     `value` of a tensor that requires a gradient: its hooks, or that it has a history.
     """
@@ -35,6 +36,8 @@ class Leaf:
     value: Any = None
 
     def __str__(self) -> str:
+        if self.kind == "alias":
+            return f"argument {self.value + 1} again"
         if self.type is not None:
             mark = f" {self.requires_grad}" if isinstance(self.requires_grad, Untracked) else ""
             return "float" if self.kind == "float" else short(self.type) + mark
@@ -87,6 +90,8 @@ class _Value:
 def leaf_of(x: Any, static: bool = False) -> Leaf:
     """How an argument leaf enters the signature. `static`: a float is compared by value too."""
     if isinstance(x, Tensor):
+        if x._view is not None:
+            x._current()  # its flags follow the base
         arrival = arrival_of(x) if x._requires_grad is True else None
         return Leaf("tensor", intern(x.type.strong()), x._requires_grad, arrival)
     if isinstance(x, np.ndarray):
@@ -98,6 +103,11 @@ def leaf_of(x: Any, static: bool = False) -> Leaf:
     if isinstance(x, (*_PLAIN, float)):
         return Leaf("static", value=_Value(x))
     return Leaf("object", value=_Same(x))
+
+
+def has_history(leaf: Leaf) -> bool:
+    """Whether an argument requires a gradient and is no leaf."""
+    return leaf.kind == "tensor" and leaf.requires_grad is True and leaf.value == ()
 
 
 def arrival_of(x: Tensor) -> tuple[int, ...] | None:

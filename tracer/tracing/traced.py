@@ -5,40 +5,37 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from ops.errors import ArgumentError, TracerError
+import numpy as np
+
+from ops.errors import ArgumentError, TraceError, TracerError
 from tracer.config import CONFIG
 from tracer.dispatch import located
 from tracer.graph import Graph
 from tracer.modes import MODES
-from tracer.tracing.entry import Entry
+from tracer.tensor import Tensor
+from tracer.tracing.entry import Entry, Turned
 from tracer.tracing.launch import MISS
+from tracer.tracing.paths import PathReport
+from tracer.tracing.programs import Programs, Timings
+from tracer.tracing.questions import Question
 from tracer.tracing.record import NeedNumber, record
 from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 FAST_WAYS = 8  # kept for calls of the last kinds
+MOST_LOST = 8  # traces of one call that ask otherwise than the one before
 WITHOUT_DICT = 64  # instances with __slots__ whose methods are kept
+_Known = Sequence[Question]
 _LOG = logging.getLogger("tracer.retrace")
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Seconds spent since the function was decorated, or since `clear`."""
-
-    tracing: float
-    compiling: float
-    traces: int
-
-
 class TracedFunction(Generic[P, R]):
-    """A function under `@trace`. Call it as the function; `ir`, `kernels`, `plan`, `signatures`, `clear` look inside."""
+    """A function under `@trace`. Call it as the function; `ir`, `kernels`, `plan`, `paths`, `signatures`, `clear` look inside."""
 
     def __init__(
         self,
@@ -46,6 +43,7 @@ class TracedFunction(Generic[P, R]):
         static_argnames: Sequence[str] = (),
         name: str | None = None,
         max_traces: int = 64,
+        max_paths: int = 64,
     ) -> None:
         if not callable(function):
             raise located(ArgumentError(f"trace takes a function, got {type(function).__name__}"))
@@ -54,14 +52,12 @@ class TracedFunction(Generic[P, R]):
         self._static = frozenset(
             (static_argnames,) if isinstance(static_argnames, str) else static_argnames
         )
-        self._max_traces = max_traces
-        self._lock = threading.RLock()
+        self._programs = Programs(self._name, max_traces, max_paths)
         self._static_leaves: set[tuple[Any, int]] = set()
-        self._entries: dict[Any, list[Entry]] = {}
-        self._count = 0
         self._bound: dict[
             Any, TracedFunction[Any, Any]
         ] = {}  # methods of instances that have no __dict__
+        self._fast: tuple[tuple[Entry, Callable[[tuple[Any, ...]], Any]], ...] = ()
         self._launches: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
         try:
             self._signature = inspect.signature(function)
@@ -88,20 +84,48 @@ class TracedFunction(Generic[P, R]):
                     result: R = launch(args)
                     if result is not MISS:
                         return result
-            entry, leaves = self._find(args, kwargs)
-            result = entry.run(leaves)
-            if not kwargs and CONFIG.fast:
-                self._keep(entry.launch(args))
-            return result
+            found: R = self._run(args, kwargs)
+            return found
         except TracerError as error:
             raise located(error) from None
 
-    def _keep(self, launch: Callable[[tuple[Any, ...]], Any] | None) -> None:
-        """Try this fast way first from now on."""
-        if launch is not None:
-            self._launches = (launch, *(known for known in self._launches if known is not launch))[
-                :FAST_WAYS
-            ]
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], known: _Known = ()) -> Any:
+        """The general way: find the path, run it to its end."""
+        entry, leaves, early = self._find(args, kwargs, known)
+        result = entry.run(leaves, early)
+        self._programs.put_first(entry)
+        if not kwargs and CONFIG.fast:
+            self._keep(entry)
+        return result
+
+    def _go_on(self, args: tuple[Any, ...], turned: Turned) -> Any:
+        """Go on where the fast way has left its path: by the fast ways of other paths as far as these are known."""
+        while True:
+            known = turned.known
+            entry, _ = self._programs.find(turned.entry.key, args, known)
+            launch = None if entry is None else entry.launch(self._go_on)
+            result = MISS if launch is None else launch(args, len(known))
+            if entry is None or result is MISS:
+                return self._run(args, {}, known)
+            self._programs.count_rerun(entry)
+            if result.__class__ is not Turned:
+                self._programs.put_first(entry)
+                self._keep(entry)
+                return result
+            turned = result
+
+    def _keep(self, entry: Entry) -> None:
+        """Try this entry's fast way first from now on; of the paths of a signature the last one only."""
+        launch = entry.launch(self._go_on)
+        if launch is None or (self._fast and self._fast[0][0] is entry):
+            return
+        others = [
+            (e, known)
+            for e, known in self._fast
+            if e is not entry and not (e.questions and e.key == entry.key)
+        ]
+        self._fast = ((entry, launch), *others)[:FAST_WAYS]
+        self._launches = tuple(known for _, known in self._fast)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -115,7 +139,8 @@ class TracedFunction(Generic[P, R]):
                 self._function.__get__(instance, owner),
                 tuple(self._static),
                 self._name,
-                self._max_traces,
+                self._programs.max_traces,
+                self._programs.max_paths,
             )
             bound._owner = self
             kept[slot] = bound
@@ -125,44 +150,76 @@ class TracedFunction(Generic[P, R]):
 
     _owner: Any = None
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, list[Any]]:
-        """The entry that fits a call, traced if there is none."""
+    def _find(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        known: _Known = (),
+        counted: bool = True,
+    ) -> tuple[Entry, list[Any], list[Tensor] | None]:
+        """The entry whose path a call takes, the leaves, and what was computed to know it. Changes nothing.
+
+        `known`: the questions whose outcomes a program has seen. They are imposed on the paths that are tried next, so each
+        try knows more, and a program that computes a borderline value otherwise changes nothing about them.
+        """
         leaves, tree = flatten(args, kwargs)
+        lost = 0
+        while True:
+            entry = self._fitting(args, kwargs, leaves, tree, known, counted)
+            if not entry.questions:
+                return entry, leaves, None
+            agreed = entry.agreement(known)
+            if agreed < len(known):  # asked otherwise although nothing has changed
+                lost += 1
+                if lost > MOST_LOST:
+                    raise TraceError(
+                        f"{self._name} asks other questions each time it is traced with the same arguments and state, the last "
+                        f"time {known[agreed]}: what decides them is neither. Make it an argument"
+                    )
+            early = entry.begin(leaves)
+            turned = entry.turned(early, agreed)
+            if turned is None:
+                return entry, leaves, early
+            known = turned.known
+
+    def _fitting(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Any],
+        tree: Any,
+        known: _Known,
+        counted: bool,
+    ) -> Entry:
+        """The last used entry that fits a call as far as its outcomes are known, traced if there is none.
+
+        `counted`: that another path is run counts in the report.
+        """
         signature = self._classify(leaves, tree, args, kwargs)
         key = (tree, signature, MODES.grad_enabled)
-        entry, reason = self._known(key, leaves)
+        entry, reason = self._programs.find(key, leaves, known)
         if entry is None:
-            with self._lock:
-                entry, reason = self._known(
-                    key, leaves
-                )  # another thread may have traced it meanwhile
+            with self._programs.lock:
+                # another thread may have traced it meanwhile
+                entry, reason = self._programs.find(key, leaves, known)
                 if entry is None:
-                    entry = self._trace(args, kwargs, leaves, tree, signature, reason)
-        return entry, leaves
-
-    def _known(self, key: Any, leaves: list[Any]) -> tuple[Entry | None, str | None]:
-        """The entry whose guard holds; else None and what changed for the first one. Lists are replaced, never changed."""
-        entries = self._entries.get(key, ())
-        reason = None
-        for position, entry in enumerate(entries):
-            changed = entry.guard(entry.fn, leaves)
-            if changed is None:
-                if position:
-                    with self._lock:
-                        self._entries[key] = [
-                            entry,
-                            *(e for e in self._entries.get(key, ()) if e is not entry),
-                        ]
-                return entry, None
-            reason = reason or changed
-        return None, reason
+                    return self._trace(args, kwargs, leaves, tree, signature, reason, known)
+        if known and counted:
+            self._programs.count_rerun(entry)
+        return entry
 
     def _classify(
         self, leaves: list[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Leaf, ...]:
         static = self._static_numbers(args, kwargs) if self._static else frozenset()
-        signature = []
+        signature: list[Leaf] = []
+        first: dict[
+            int, int
+        ] = {}  # by identity: what is changed in place changes under each of its names
         for number, x in enumerate(leaves):
+            if isinstance(x, Tensor | np.ndarray) and first.setdefault(id(x), number) != number:
+                signature.append(Leaf("alias", value=first[id(x)]))
+                continue
             signature.append(leaf_of(x, number in static or (tree, number) in self._static_leaves))
         return tuple(signature)
 
@@ -178,6 +235,7 @@ class TracedFunction(Generic[P, R]):
         tree: Any,
         signature: tuple[Leaf, ...],
         reason: str | None,
+        known: _Known,
     ) -> Entry:
         if self._parameters:
             try:
@@ -187,7 +245,7 @@ class TracedFunction(Generic[P, R]):
         start = time.perf_counter()
         for _ in range(len(leaves) + 1):
             try:
-                recorded = record(self._function, leaves, signature, tree, self._name)
+                recorded = record(self._function, leaves, signature, tree, self._name, known)
                 break
             except NeedNumber as need:
                 names = leaf_names(args, kwargs, self._parameters)
@@ -201,101 +259,71 @@ class TracedFunction(Generic[P, R]):
             except TracerError as error:
                 raise located(error) from None
         entry = Entry(
-            self._function, recorded, signature, leaves, leaf_names(args, kwargs, self._parameters)
+            self._function,
+            recorded,
+            signature,
+            leaves,
+            leaf_names(args, kwargs, self._parameters),
+            tree,
         )
         entry.trace_seconds = time.perf_counter() - start
-        self._report(signature, reason)
-        key = (tree, signature, MODES.grad_enabled)
-        self._entries[key] = [entry, *self._entries.get(key, ())]
-        self._count += 1
-        self._drop_oldest()
+        self._programs.add(entry, reason, known)
         return entry
-
-    def _report(self, signature: tuple[Leaf, ...], reason: str | None) -> None:
-        if not self._entries:
-            return
-        if reason is None:
-            old = next(reversed(self._entries))[1]
-            changes = [
-                f"argument {k + 1}: {a} -> {b}"
-                for k, (a, b) in enumerate(zip(old, signature, strict=False))
-                if a != b
-            ]
-            reason = "; ".join(changes) or "the structure of the arguments changed"
-        _LOG.info("%s is traced again: %s", self._name, reason)
-        if self._count + 1 == self._max_traces:
-            import warnings
-
-            warnings.warn(
-                f"{self._name} has been traced {self._max_traces} times, the last time because: {reason}; "
-                "the least recently made programs are dropped from now on",
-                RuntimeWarning,
-                stacklevel=5,
-            )
-
-    def _drop_oldest(self) -> None:
-        """Drop the oldest programs beyond the limit."""
-        total = sum(len(e) for e in self._entries.values())
-        while total > self._max_traces:
-            key, kept = next(iter(self._entries.items()))
-            if len(kept) > 1:
-                self._entries[key] = kept[:-1]
-            else:
-                del self._entries[key]
-            total -= 1
 
     # ---- looking inside
     def ir(self, *args: P.args, **kwargs: P.kwargs) -> Graph:
-        """The graph of a call with these arguments; `print` shows it. Traces if need be, runs nothing."""
-        return self._find(args, kwargs)[0].graph
+        """The graph of a call with these arguments; `print` shows it. Traces if need be, and runs what decides the path only.
+
+        What Python asked for comes last among its outputs.
+        """
+        return self._find(args, kwargs, counted=False)[0].graph
 
     def kernels(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The generated kernels of a call: a sequence of texts; `print` shows them all."""
-        return self._find(args, kwargs)[0].executable.kernels()
+        return self._find(args, kwargs, counted=False)[0].executable.kernels()
 
     def plan(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The plan of a call as data: kernels, bytes moved, and why each edge between them was cut."""
-        return self._find(args, kwargs)[0].executable.plan()
+        return self._find(args, kwargs, counted=False)[0].executable.plan()
 
     def signatures(self) -> list[str]:
         """The calls that have been traced, as text."""
-        return [
-            f"({', '.join(map(str, signature))})"
-            for (_, signature, _), entries in self._entries.items()
-            for _ in entries
-        ]
+        return [paths.signature for paths in self._programs for _ in range(paths.weight)]
+
+    def paths(self) -> PathReport:
+        """The paths that calls took where Python asked values of the trace: questions, lines, answers, runs; `print` shows it."""
+        return PathReport(self._name, tuple(paths.report() for paths in self._programs))
 
     def timings(self) -> Timings:
         """Seconds spent tracing and compiling, and how many traces there were."""
-        entries = [e for group in self._entries.values() for e in group]
-        return Timings(
-            sum(e.trace_seconds for e in entries),
-            sum(e._executable.compile_seconds for e in entries if e._executable is not None),
-            self._count,
-        )
+        return self._programs.timings()
 
     def clear(self) -> None:
         """Forget all programs."""
-        with self._lock:
-            self._entries.clear()
-            self._static_leaves.clear()
-            self._count = 0
-            self._launches = ()
+        self._programs.clear()
+        self._static_leaves.clear()
+        self._fast = self._launches = ()
 
     def __repr__(self) -> str:
-        return f"<traced function {self._name}: {sum(len(e) for e in self._entries.values())} programs>"
+        return f"<traced function {self._name}: {self._programs.count} programs>"
 
     def __reduce__(self) -> Any:
-        return _restore, (self._function, tuple(self._static), self._name, self._max_traces)
+        return _restore, (
+            self._function,
+            tuple(self._static),
+            self._name,
+            self._programs.max_traces,
+            self._programs.max_paths,
+        )
 
     def __deepcopy__(self, memo: Any) -> TracedFunction[P, R]:
         return self
 
 
-def _restore(function: Any, static: Any, name: str, limit: int) -> Any:
+def _restore(function: Any, static: Any, name: str, traces: int, paths: int) -> Any:
     if isinstance(function, TracedFunction):
         return function
-    return TracedFunction(function, static, name, limit)
+    return TracedFunction(function, static, name, traces, paths)
 
 
 @overload
@@ -307,6 +335,7 @@ def trace(
     static_argnames: Sequence[str] = (),
     name: str | None = None,
     max_traces: int = 64,
+    max_paths: int = 64,
 ) -> Callable[[Callable[P, R]], TracedFunction[P, R]]: ...
 def trace(
     function: Any = None,
@@ -314,15 +343,19 @@ def trace(
     static_argnames: Sequence[str] = (),
     name: str | None = None,
     max_traces: int = 64,
+    max_paths: int = 64,
 ) -> Any:
     """Compile a function: it is recorded at the first call of each kind and runs as a compiled program from then on.
 
     Tensors, arrays and Python floats in its arguments (which may be nested in tuples, lists, dicts) are inputs; everything else
     is compared by value. Tensors that the function reaches through modules, cells and globals are state: what it changes
-    is changed when the program has run. Use as `@trace` or `@trace(static_argnames=..., name=..., max_traces=...)`.
+    is changed when the program has run. Use as `@trace` or with arguments: `@trace(static_argnames=..., name=...)`.
+
+    Where Python asks a value (`if t`, `int(t)`, `t.item()`), each answer leads to a path of its own: `max_paths` for one
+    signature are kept, the last used ones. See `paths`.
 
     Raises `TraceError` for what cannot be recorded, with the line.
     """
     if function is None:
-        return lambda f: TracedFunction(f, static_argnames, name, max_traces)
-    return TracedFunction(function, static_argnames, name, max_traces)
+        return lambda f: TracedFunction(f, static_argnames, name, max_traces, max_paths)
+    return TracedFunction(function, static_argnames, name, max_traces, max_paths)
