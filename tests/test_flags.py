@@ -83,6 +83,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
         x.cumsum(0),
     ),
     "numpy": lambda x, w: (np.exp(x), np.add(w, x), np.concatenate([x, x]), np.where(x > 0, w, 0)),
+    "masks": lambda x, w: (w.expand(4, 3)[x > 0], *tracer.nonzero(x), F.dropout(x, 1.0)),
     "losses": lambda x, w: (F.mse_loss(x * w, x), F.cross_entropy(x * w, np.array([0, 1, 2, 0]))),
     "numbers": lambda x, w: (1.0 - x, 2 / x, x**2, -x, abs(x), x @ w, np.float32(2) * x),
     "stack": lambda x, w: (tracer.stack([w, x[0]]), tracer.concat([w, x[0]]), tracer.tensor(2) + x),

@@ -22,7 +22,7 @@ from ops.operator import (
     lookup,
 )
 from ops.types import Type
-from tracer.modes import INFERENCE, MODES, Flag, untracked
+from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
 from tracer.source import user_line
 from tracer.tensor import Tensor
 
@@ -107,11 +107,15 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
 def _flags(op: Operator, inputs: tuple[Tensor, ...]) -> tuple[tuple[bool, ...] | None, Flag]:
     """Which inputs need gradients, None if there is nothing to record; and the mark of the results."""
     mode = MODES.grad_enabled
-    volatile = any(x.volatile for x in inputs)
+    flags = [x._requires_grad for x in inputs]
+    needs = tuple([flag is True for flag in flags])
+    marks = [flag for flag in flags if isinstance(flag, Untracked)]
+    recorded = mode is True and True in needs
+    if not marks and mode is not INFERENCE:
+        return needs if recorded else None, False
+    volatile = any(mark.volatile for mark in marks)
     inference = inputs[0].is_inference() if op.is_view else mode is INFERENCE
-    needs = tuple(x._requires_grad is True for x in inputs)
-    recorded = mode is True and not volatile and any(needs)
-    return needs if recorded else None, untracked(volatile, inference)
+    return needs if recorded and not volatile else None, untracked(volatile, inference)
 
 
 def _by_kernel(op: Operator, types: Sequence[Type]) -> bool:

@@ -23,7 +23,7 @@ from tracer.autograd.hooks import (
 from tracer.calls import Applied
 from tracer.dispatch import BUILDER, Unsaved
 from tracer.graph import Graph, GraphBuilder, Value
-from tracer.modes import MODES, no_grad
+from tracer.modes import INFERENCE, MODES, no_grad
 from tracer.passes.inline import inline_calls
 from tracer.source import here
 from tracer.tensor import Tensor
@@ -76,7 +76,7 @@ class Node:
             x if keep else Unsaved(x.type) for x, keep in zip(inputs, keep_inputs, strict=True)
         )
         for x, keep in zip(inputs, keep_inputs, strict=True):
-            if keep and x.is_inference():
+            if keep and x._requires_grad is INFERENCE:
                 raise GradError(
                     f"{op.name} keeps its operand {short(x.type)} for the gradient, but that was made in inference mode; "
                     "use x.clone() of it"

@@ -230,7 +230,10 @@ def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[
         found = np.nonzero(known_mask(mask, what))
         if size is not None and len(found[0]) != size:
             _positions(mask, size, what)  # says what is wrong
-        return tuple(fresh(np.asarray(k, np.int64)) for k in found)
+        known = tuple(fresh(np.asarray(k, np.int64)) for k in found)
+        for where in known:
+            where.volatile = mask.volatile
+        return known
     rest = _positions(mask, size, what)
     indices: list[Tensor] = []
     for length in reversed(mask.type.shape[1:]):

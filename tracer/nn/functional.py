@@ -20,7 +20,7 @@ from tracer.functions import (
     transcendental,
 )
 from tracer.functions.applying import as_floating
-from tracer.functions.creation import as_tensor, zeros_like
+from tracer.functions.creation import as_tensor
 from tracer.functions.movement import ints, matrix_transpose
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_over
@@ -193,7 +193,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True) -> Tensor:
     if not training or p == 0:
         return x
     if p == 1:
-        return zeros_like(x)
+        return logic.where(False, x, 0)  # zeros with x's history, also where x is not finite
     from tracer import random
 
     x = as_floating(x)
