@@ -1,6 +1,6 @@
-"""x[key] = value as a function: a new Tensor with a part replaced, for every key that x[key] takes.
+"""x[key] = value, in place and as a function: a new Tensor with a part replaced, for every key that x[key] takes.
 
-Nothing is changed in place; gradients go to x where it was kept and to the value where it was
+Gradients go to x where it was kept and to the value where it was
 written (of elements written twice, to the last one). Keys are read in `subscripts.py`.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ops import dims
 from ops.dims import Dim
-from ops.errors import DTypeError, ShapeError
+from ops.errors import BoundsError, DTypeError, ShapeError
 from ops.operator import lookup
 from ops.slicing import END
 from ops.types import broadcast_shapes, short
@@ -21,6 +21,7 @@ from tracer.dispatch import BUILDER, apply
 from tracer.functions.applying import strong
 from tracer.functions.creation import as_tensor, cast, has_tensors
 from tracer.functions.indexing import Size, as_indices, linear_index
+from tracer.functions.mutation import change, copy_into, require_changeable, writeable
 from tracer.functions.promotion import number, number_type
 from tracer.functions.public import public
 from tracer.functions.subscripts import (
@@ -30,11 +31,12 @@ from tracer.functions.subscripts import (
     bounds_of,
     common_shape,
     first_of,
+    get_item,
     indices_of,
     items_of,
     parts_of,
 )
-from tracer.modes import MODES
+from tracer.modes import MODES, no_grad
 from tracer.tensor import Tensor
 
 Shape = tuple[Size, ...]
@@ -237,6 +239,62 @@ def _choose(
     name = "IndexAdd" if add else "IndexCopy"
     result = BUILDER.reshape(apply(name, flat, places, filled, axis=start), shape)
     return result
+
+
+# ---- in place -----------------------------------------------------------------------------------
+
+
+@public
+def set_item(x: Tensor, key: Any, value: Any) -> None:
+    """x[key] = value, broadcast and converted to x's element type.
+
+    With a gradient through x and value, and through all views of x.
+    """
+    new = as_tensor(value)
+    recorded = require_changeable(x, (new,))
+    if MODES.recorder is None and not recorded:
+        _assign_elements(x, key, new)
+        return
+    if not _is_basic(key):
+        change(x, lambda old, part: updated(old, key, part), new)
+        return
+    part = get_item(x, key)
+    try:
+        copy_into(part, new)
+    except ShapeError:
+        raise misfit(new, x, part.type.shape) from None
+
+
+def _is_basic(key: Any) -> bool:
+    """Whether x[key] is a view: integers, slices, None and ... only."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(
+        part is None
+        or part is Ellipsis
+        or isinstance(part, slice)
+        or (
+            hasattr(part, "__index__")
+            and not isinstance(part, bool | np.bool_ | np.ndarray | Tensor)
+        )
+        for part in parts
+    )
+
+
+def _assign_elements(x: Tensor, key: Any, value: Tensor) -> None:
+    """The same in memory, where no gradient is concerned."""
+    with no_grad():
+        new = cast(value, x.type.dtype)
+    target = writeable(x)
+    parts = key if isinstance(key, tuple) else (key,)
+    plain = tuple(part.array if isinstance(part, Tensor) else part for part in parts)
+    try:
+        target[plain] = new.array
+    except IndexError as error:
+        raise BoundsError(f"{short(x.type)}: {error}") from None
+    except ValueError:
+        hole = target[plain].shape
+        raise misfit(new, x, hole) from None
+    x.count_change()
 
 
 # ---- under PyTorch's names -----------------------------------------------------------------------

@@ -13,17 +13,15 @@ from typing import Any
 import numpy as np
 
 from ops.dims import Dim
-from ops.errors import ArgumentError, BoundsError, ShapeError, TraceError
+from ops.errors import ArgumentError, BoundsError, ShapeError
 from ops.indexing import checked
-from ops.operator import Application, lookup
 from ops.slicing import END
 from ops.types import broadcast_shapes, short
-from tracer.dispatch import BUILDER, apply, constant
-from tracer.functions.creation import as_tensor, cast, fresh
+from tracer.dispatch import apply
+from tracer.functions.creation import as_tensor, fresh
 from tracer.functions.indexing import Size, as_indices, linear_index, where_true
-from tracer.functions.mutation import change, copy_into, require_changeable, writeable
 from tracer.functions.public import public
-from tracer.modes import MODES, no_grad
+from tracer.modes import MODES
 from tracer.tensor import Tensor
 
 
@@ -304,138 +302,3 @@ def common_shape(indices: Sequence[Tensor]) -> tuple[Size, ...]:
         return broadcast_shapes(*(i.type.shape for i in indices))
     except ShapeError as error:
         raise BoundsError(f"index arrays of one subscript must broadcast: {error}") from None
-
-
-# ---- x[key] = value ------------------------------------------------------------------------------
-
-
-@public
-def set_item(x: Tensor, key: Any, value: Any) -> None:
-    """x[key] = value, broadcast and converted to x's element type.
-
-    With a gradient through x and value, and through all views of x. Eager: every key that x[key]
-    takes. In a trace: integers, slices, None, ..., and masks of x's shape with one value.
-    """
-    new = as_tensor(value)
-    recorded = require_changeable(x, (new,))
-    if MODES.recorder is None and not recorded:
-        _assign_elements(x, key, new)
-        return
-    if not _is_basic(key):
-        change(x, lambda old, part: _updated(old, key, cast(part, old.type.dtype)), new)
-        return
-    part = get_item(x, key)
-    try:
-        copy_into(part, new)
-    except ShapeError:
-        raise _misfit(new, x, part.type.shape) from None
-
-
-def _is_basic(key: Any) -> bool:
-    """Whether x[key] is a view: integers, slices, None and ... only."""
-    parts = key if isinstance(key, tuple) else (key,)
-    return all(
-        part is None
-        or part is Ellipsis
-        or isinstance(part, slice)
-        or (
-            hasattr(part, "__index__")
-            and not isinstance(part, bool | np.bool_ | np.ndarray | Tensor)
-        )
-        for part in parts
-    )
-
-
-def _assign_elements(x: Tensor, key: Any, value: Tensor) -> None:
-    """The same in memory, where no gradient is concerned."""
-    with no_grad():
-        new = cast(value, x.type.dtype)
-    target = writeable(x)
-    parts = key if isinstance(key, tuple) else (key,)
-    plain = tuple(part.array if isinstance(part, Tensor) else part for part in parts)
-    try:
-        target[plain] = new.array
-    except IndexError as error:
-        raise BoundsError(f"{short(x.type)}: {error}") from None
-    except ValueError:
-        hole = target[plain].shape
-        raise _misfit(new, x, hole) from None
-    x.count_change()
-
-
-def _misfit(value: Tensor, x: Tensor, hole: tuple[Any, ...]) -> ShapeError:
-    return ShapeError(
-        f"a value of shape {value.shape} does not broadcast to the part of {short(x.type)}, whose "
-        f"shape is {hole}"
-    )
-
-
-def _updated(x: Tensor, key: Any, value: Tensor) -> Tensor:
-    """x with a part replaced, as a new value.
-
-    The value spread between zeros, taken where the part is.
-    """
-    if isinstance(key, Tensor | np.ndarray) and as_tensor(key).type.dtype == "bool":
-        mask = as_tensor(key)
-        if mask.ndim <= x.ndim and mask.type.shape == x.type.shape[: mask.ndim] and value.ndim == 0:
-            shape = mask.type.shape + (1,) * (x.ndim - mask.ndim)
-            result: Tensor = apply("Where", BUILDER.reshape(mask, shape), value, x)
-            return result
-        raise TraceError(
-            "x[mask] = value in a trace needs a mask of x's shape and one value; use tracer.where "
-            "for others"
-        )
-    items = items_of(x, key)
-    if any(isinstance(item.what, Tensor) for item in items):
-        raise TraceError(
-            "x[indices] = value with index arrays is not recorded; use tracer.index_add or "
-            "scatter_add, or tracer.where"
-        )
-    if any(isinstance(d, Dim) for d in x.type.shape):
-        raise TraceError(
-            f"x[...] = value is not recorded for symbolic sizes, got {short(x.type)}; use "
-            "tracer.where or concat"
-        )
-    starts, ends, steps, axes, hole = [], [], [], [], []
-    for item in items:
-        if item.axis is None:
-            hole.append(1)
-            continue
-        part = item.what
-        size = int(x.type.shape[item.axis])
-        chosen = (
-            range(size)[part] if isinstance(part, slice) else range(part % size, part % size + 1)
-        )
-        start, end, step = (part, part + 1 or END, 1) if isinstance(part, int) else bounds_of(part)
-        starts.append(start)
-        ends.append(end)
-        steps.append(step)
-        axes.append(item.axis)
-        if not isinstance(part, int):
-            hole.append(len(chosen))
-    attrs = {
-        "starts": tuple(starts),
-        "ends": tuple(ends),
-        "axes": tuple(axes),
-        "steps": tuple(steps),
-    }
-    op = lookup("Slice")
-    (kept,) = op.infer([x.type], op.normalize(attrs))
-    try:
-        filled = BUILDER.reshape(BUILDER.expand(value, tuple(hole)), kept.shape)
-    except ShapeError:
-        raise _misfit(value, x, tuple(hole)) from None
-    put = _put_back(x, attrs, filled)
-    everywhere = BUILDER.expand(constant(True, "bool"), kept.shape)
-    result = apply("Where", _put_back(x, attrs, everywhere), put, x)
-    return result
-
-
-def _put_back(x: Tensor, attrs: dict[str, Any], part: Tensor) -> Tensor:
-    """The part where a slice of x would be, zeros elsewhere: the slice's gradient rule."""
-    op = lookup("Slice")
-    rule: Any = op.vjp
-    n = Application((x,), (part,), op.normalize(attrs), (part,), (True,))
-    (result,) = rule(BUILDER, n)
-    assert isinstance(result, Tensor)
-    return result
