@@ -400,11 +400,8 @@ def test_division_of_integers_gives_floats() -> None:
     ("use", "text"),
     [
         (lambda x: np.asarray(x), "elements of a traced Tensor"),
-        (lambda x: x[x > 0], "size depends on elements"),
-        (lambda x: tracer.nonzero(x), "size depends on elements"),
         (lambda x: tracer.one_hot(x.argmax(1)), "needs num_classes in a traced function"),
         (lambda x: tracer.repeat(x, x.argmax(1), axis=0), "size that is not known"),
-        (lambda x: x.__setitem__([0, 1], 1), "with index arrays is not recorded"),
     ],
 )
 def test_what_a_trace_does_not_know(use: Callable[[Any], Any], text: str) -> None:

@@ -420,6 +420,49 @@ def test_updated_is_recorded_as_it_runs() -> None:
             np.testing.assert_array_equal(found, wanted, err_msg=f"seed {seed}: {key}")
 
 
+def test_assignment_is_recorded_for_every_key() -> None:
+    for seed in range(2000, 2150):
+        x, key, value = drawn(seed)
+        expected, _, _ = shares(x, key, value)
+        arrays = [x, value]
+        parts = with_inputs(key, arrays)
+        others = [a for a in arrays[2:] if a.dtype != np.bool_]
+        if len(others) < len(arrays) - 2 and (
+            others or any(isinstance(p[0], int) for p in parts if isinstance(p, tuple))
+        ):
+            continue  # a question, which only a whole trace answers
+
+        def assigned(x: Tensor, value: Tensor, *others: Tensor, parts: Any = parts) -> list[Tensor]:
+            y = x + 0
+            given = (x, value, *others)
+            y[tuple(p[0] if isinstance(p, tuple) else given[p] for p in parts)] = value
+            return [y]
+
+        (found,) = interpret(recorded(assigned, arrays), arrays)
+        np.testing.assert_array_equal(found, expected, err_msg=f"seed {seed}: {key}")
+
+
+def test_masks_in_traced_functions() -> None:
+    def function(x: Any, rows: Any, v: Any) -> Any:
+        y = x * 1
+        y[y > 2] += v
+        y[rows, 1] = y[y[:, 0] < 3][0]
+        return y, tracer.nonzero(y > 5)
+
+    traced = tracer.trace(function)
+    x = np.arange(6.0).reshape(3, 2)
+    for low in (0.0, 1.0, 0.0):
+        for found, wanted in zip(
+            traced(x - low, np.array([2, 0]), 0.5),
+            function(tracer.tensor(x - low), np.array([2, 0]), 0.5),
+            strict=True,
+        ):
+            if isinstance(found, tuple):
+                assert [k.tolist() for k in found] == [k.tolist() for k in wanted]
+            else:
+                assert found.tolist() == wanted.tolist()
+
+
 def test_updated_with_symbolic_sizes() -> None:
     n, m = Dim.symbol("n"), Dim.symbol("m")
     keys: list[tuple[Any, tuple[Any, ...]]] = [

@@ -1,7 +1,7 @@
 """x[key] = value, in place and as a function: a new Tensor with a part replaced, for every key that x[key] takes.
 
-Gradients go to x where it was kept and to the value where it was
-written (of elements written twice, to the last one). Keys are read in `subscripts.py`.
+Gradients go to x where it was kept and to the value where it was written (of elements written
+twice, to the last one). Keys are read in `subscripts.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tracer.functions.subscripts import (
     items_of,
     parts_of,
 )
-from tracer.modes import MODES, no_grad
+from tracer.modes import MODES
 from tracer.tensor import Tensor
 
 Shape = tuple[Size, ...]
@@ -46,8 +46,8 @@ def updated(x: Tensor, key: Any, value: Any, size: Size | None = None, add: bool
     """x with value in the place of x[key], or (`add`) added there, once for each time it is named.
 
     value is converted to x's element type and broadcast to the shape of x[key]. `size`: how many
-    elements of the key's masks are True; a trace needs it only where a mask stands beside other
-    indices, or is not told by the shape of the value.
+    elements of the key's masks are True; if it is not given, a trace asks for it where a mask
+    stands beside other indices.
     """
     new = value_for(x, value)
     parts = parts_of(x, key)
@@ -241,16 +241,16 @@ def _choose(
     return result
 
 
-# ---- in place -----------------------------------------------------------------------------------
+# ---- in place ------------------------------------------------------------------------------------
 
 
 @public
 def set_item(x: Tensor, key: Any, value: Any) -> None:
     """x[key] = value, broadcast and converted to x's element type.
 
-    With a gradient through x and value, and through all views of x.
+    With a gradient through x and value, and through all views of x. Every key that x[key] takes.
     """
-    new = as_tensor(value)
+    new = value_for(x, value)
     recorded = require_changeable(x, (new,))
     if MODES.recorder is None and not recorded:
         _assign_elements(x, key, new)
@@ -259,10 +259,7 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
         change(x, lambda old, part: updated(old, key, part), new)
         return
     part = get_item(x, key)
-    try:
-        copy_into(part, new)
-    except ShapeError:
-        raise misfit(new, x, part.type.shape) from None
+    copy_into(part, _filled(x, new, part.type.shape))
 
 
 def _is_basic(key: Any) -> bool:
@@ -280,10 +277,8 @@ def _is_basic(key: Any) -> bool:
     )
 
 
-def _assign_elements(x: Tensor, key: Any, value: Tensor) -> None:
+def _assign_elements(x: Tensor, key: Any, new: Tensor) -> None:
     """The same in memory, where no gradient is concerned."""
-    with no_grad():
-        new = cast(value, x.type.dtype)
     target = writeable(x)
     parts = key if isinstance(key, tuple) else (key,)
     plain = tuple(part.array if isinstance(part, Tensor) else part for part in parts)

@@ -185,8 +185,8 @@ def one_hot(
 def nonzero(x: Any, /, size: Size | None = None) -> tuple[Tensor, ...]:
     """Where x is not 0: indices along each axis, in row-major order.
 
-    `size`: their number, which a trace does not know: without it `TraceError` there. Another
-    number is a `ShapeError` when the program runs.
+    `size`: their number. Without it a trace asks for it, as `int()` does, and each number is a path
+    of the program. With it another number is a `ShapeError` when the program runs.
     """
     return where_true(_truth(as_tensor(x)), size, "nonzero")
 
@@ -219,15 +219,28 @@ def _truth(x: Tensor) -> Tensor:
 
 def _positions(mask: Tensor, size: Size | None, what: str) -> Tensor:
     if size is None:
-        size = int(np.count_nonzero(known_mask(mask, what)))
+        size = count_of(mask, what)
     result: Tensor = apply("FlatNonzero", mask, size=size)
     return result
 
 
+def count_of(mask: Tensor, what: str) -> int:
+    """How many elements of a mask are True: in a trace, what a path of the program depends on.
+
+    Raises `TraceError` where a trace answers no questions.
+    """
+    recorder = MODES.recorder
+    if recorder is None or recorder.questions is None:
+        return int(np.count_nonzero(known_mask(mask, what)))
+    return int(
+        apply("ReduceSum", cast(mask, "int64"), axes=tuple(range(mask.ndim)), keepdims=False)
+    )
+
+
 def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[Tensor, ...]:
     """The indices along each axis of a mask's True elements, in row-major order."""
-    if size is None or (not mask.is_symbolic and MODES.recorder is None):
-        found = np.nonzero(known_mask(mask, what))
+    if not mask.is_symbolic and MODES.recorder is None:
+        found = np.nonzero(mask.array)
         if size is not None and len(found[0]) != size:
             _positions(mask, size, what)  # says what is wrong
         known = tuple(fresh(np.asarray(k, np.int64)) for k in found)

@@ -1,7 +1,7 @@
-"""What stands in brackets: x[...] and x[...] = value, with NumPy's meaning.
+"""What stands in brackets: x[...], with NumPy's meaning. Assignment is in `assignment.py`.
 
 Integers, slices, None and Ellipsis select parts that an eager result shares with its operand;
-integer arrays gather; bool masks need their elements, so they work outside of traces only.
+integer arrays gather. How many elements a bool mask selects is asked of its elements, in a trace too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Items(list[Item]):
 def items_of(x: Tensor, key: Any, size: Size | None = None) -> Items:
     """The parts of a subscript, one for each axis of x and each new axis, in order.
 
-    `size`: how many elements of its masks are True, which a trace cannot know.
+    `size`: how many elements of its masks are True, if that is known.
     """
     items = Items()
     axis = 0
@@ -192,9 +192,10 @@ def _whole(x: Any) -> Any:
 
 @public
 def get_item(x: Tensor, key: Any, size: Size | None = None) -> Tensor:
-    """x[key]. Raises `BoundsError` for indices out of range, `TraceError` for a mask in a trace.
+    """x[key]. Raises `BoundsError` for indices out of range.
 
-    `size`: how many elements of the mask are True; with it, a trace records masks too.
+    `size`: how many elements of the mask are True; without it they are counted, in a trace by a
+    question of which a path of the program depends.
     """
     items = items_of(x, key, size)
     if any(isinstance(item.what, Tensor) for item in items):
