@@ -36,12 +36,26 @@ def _built(rule: Rule) -> Composite:
     return Composite(widened)
 
 
+def _slope(derivative: Rule) -> Rule:
+    """A gradient rule from the derivative of a function of one value, computed like a decomposition."""
+
+    def rule(g: Any, n: Application) -> Any:
+        dtype = n.x.type.dtype
+        wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+        x, dy = g.cast(n.x, wide), g.cast(n.dy, wide)
+        slope = derivative(g, Application((x,), (), n.attrs))
+        return (g.cast(g.chain(dy, slope), dtype),)
+
+    return rule
+
+
 def _activation(
     name: str,
     decomposition: Rule,
     *,
     onnx: Rule | Expanded,
     ulp: float,
+    derivative: Rule | None = None,
     type_rule: Callable[..., Type] = rules.floating,
     samples: tuple[Sample, ...] = UNARY,
     errors: tuple[ErrorSample, ...] = NOT_FLOATING,
@@ -50,7 +64,7 @@ def _activation(
         name,
         type_rule=type_rule,
         compute=_built(decomposition),
-        vjp=Derived(),
+        vjp=Derived() if derivative is None else _slope(derivative),
         onnx=onnx,
         samples=samples,
         errors=errors,
@@ -124,9 +138,15 @@ def selu(x: Array, *, alpha: float = SELU_ALPHA, gamma: float = SELU_GAMMA) -> A
     return gamma * np.where(x < 0, alpha * np.expm1(x), x)
 
 
+def _softsign_derivative(g: Any, n: Application) -> Any:
+    part = g.Reciprocal(g.Add(g.like(1, n.x), g.Abs(n.x)))
+    return g.Mul(part, part)
+
+
 @_activation(
     "Softsign",
     lambda g, n: g.Div(n.x, g.Add(g.like(1, n.x), g.Abs(n.x))),
+    derivative=_softsign_derivative,
     onnx=float64_apart("Softsign", onnx_forms.softsign),
     ulp=2,
 )
@@ -164,9 +184,25 @@ def hard_swish(x: Array) -> Array:
     return x * np.clip(x / 6 + 0.5, 0, 1)
 
 
+def _sigmoid_derivative(g: Any, s: Any) -> Any:
+    """The derivative of the sigmoid, from its value."""
+    return g.Mul(s, g.Sub(g.like(1, s), s))
+
+
+def _fading(g: Any, x: Any, slope: Any) -> Any:
+    """x times a slope that has faded to 0 at the infinities."""
+    return g.Gate(slope, g.Mul(x, slope))
+
+
+def _silu_derivative(g: Any, n: Application) -> Any:
+    s = g.Sigmoid(n.x)
+    return g.Add(s, _fading(g, n.x, _sigmoid_derivative(g, s)))
+
+
 @_activation(
     "Silu",
     lambda g, n: g.Mul(n.x, g.Sigmoid(n.x)),
+    derivative=_silu_derivative,
     onnx=Expanded(),
     ulp=4,
 )
@@ -178,9 +214,16 @@ def silu(x: Array) -> Array:
     return x * special.expit(x)  # type: ignore[no-any-return]
 
 
+def _mish_derivative(g: Any, n: Application) -> Any:
+    t = g.Tanh(g.Softplus(n.x))
+    slope = g.Mul(g.Sub(g.like(1, t), g.Mul(t, t)), g.Sigmoid(n.x))
+    return g.Add(t, _fading(g, n.x, slope))
+
+
 @_activation(
     "Mish",
     lambda g, n: g.Mul(n.x, g.Tanh(g.Softplus(n.x))),
+    derivative=_mish_derivative,
     onnx=float64_apart("Mish", onnx_forms.mish),
     ulp=6,
 )
@@ -196,18 +239,39 @@ def _gelu_type(x: Type, *, approximate: str) -> Type:
     return rules.floating(x)
 
 
+_GELU_SCALE, _GELU_CUBE = math.sqrt(8 / math.pi), 0.044715
+
+
+def _gelu_sigmoid(g: Any, x: Any) -> Any:
+    inner = g.Add(g.like(1, x), scaled(g, g.Mul(x, x), _GELU_CUBE))
+    return g.Sigmoid(g.Mul(scaled(g, x, _GELU_SCALE), inner))
+
+
 def _gelu(g: Any, n: Application) -> Any:
     """Forms that do not cancel: 1 + erf(z) is erfc(-z), (1 + tanh(z)) / 2 is sigmoid(2*z)."""
     x = n.x
     if n.attrs.approximate == "none":
         return g.Mul(scaled(g, x, 0.5), g.Erfc(scaled(g, x, -math.sqrt(0.5))))
-    inner = g.Add(g.like(1, x), scaled(g, g.Mul(x, x), 0.044715))
-    return g.Mul(x, g.Sigmoid(g.Mul(scaled(g, x, math.sqrt(8 / math.pi)), inner)))
+    return g.Mul(x, _gelu_sigmoid(g, x))
+
+
+def _gelu_derivative(g: Any, n: Application) -> Any:
+    """The distribution function plus x times the density, where that is not 0."""
+    x = n.x
+    square = g.Mul(x, x)
+    if n.attrs.approximate == "none":
+        below = scaled(g, g.Erfc(scaled(g, x, -math.sqrt(0.5))), 0.5)
+        density = scaled(g, g.Exp(scaled(g, square, -0.5)), math.sqrt(0.5 / math.pi))
+        return g.Add(below, _fading(g, x, density))
+    s = _gelu_sigmoid(g, x)
+    inner = g.Add(g.like(_GELU_SCALE, x), scaled(g, square, 3 * _GELU_CUBE * _GELU_SCALE))
+    return g.Add(s, _fading(g, g.Mul(x, inner), _sigmoid_derivative(g, s)))
 
 
 @_activation(
     "Gelu",
     _gelu,
+    derivative=_gelu_derivative,
     onnx=float64_apart("Gelu", onnx_forms.gelu),
     ulp=16,
     type_rule=_gelu_type,

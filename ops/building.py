@@ -37,6 +37,10 @@ class RuleBuilder:
         """A size as a 0-d value, known to the program only when it runs, so that kernels do not depend on it."""
         return self.cast(self.op("Dimension", size=size), dtype)
 
+    def chain(self, dy: Any, derivative: Any) -> Any:
+        """The chain rule's product: a cotangent times a local derivative, 0 where one of them is 0 whatever the other is."""
+        return self.op("MulNoNan", dy, derivative)
+
     def cast(self, x: Any, dtype: str) -> Any:
         """x with another element type."""
         return x if x.type.dtype == dtype else self.op("Cast", x, to=dtype)

@@ -34,7 +34,7 @@ def _remainder_vjp(g: Any, n: Application) -> Any:
     """x - q*y with a whole q, which the remainder itself gives more surely than x / y would."""
     x, y = n.inputs
     quotient = g.Round(g.Div(g.Sub(x, n.y), y)) if n.needs[1] else None
-    return n.dy, None if quotient is None else g.Neg(g.Mul(n.dy, quotient))
+    return n.dy, None if quotient is None else g.Neg(g.chain(n.dy, quotient))
 
 
 def _safe_divisor(g: Any, n: Application) -> Any:

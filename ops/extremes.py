@@ -18,16 +18,19 @@ from ops.types import FLOATING, Type
 Array = np.ndarray[Any, Any]
 
 
-def _share(beaten: str, k: int) -> Rule:
+def _share(reaches: str, k: int) -> Rule:
     """The cotangent that operand k gets: all of it, half in a tie, none where it is beaten.
 
-    A NaN is beaten by nothing, so its gradient is not silently zero.
+    A NaN beats every number and ties with another NaN, so both together always get a mass of 1.
     """
+
+    def beaten(g: Any, x: Any, other: Any) -> Any:
+        return g.And(g.Not(g.op(reaches, x, other)), g.Equal(x, x))
 
     def rule(g: Any, n: Application) -> Any:
         x, other = n.inputs[k], n.inputs[1 - k]
-        gained = g.Where(g.Equal(x, other), scaled(g, n.dy, 0.5), n.dy)
-        return g.Where(g.op(beaten, x, other), g.like(0, n.dy), gained)
+        gained = g.Where(beaten(g, other, x), n.dy, scaled(g, n.dy, 0.5))
+        return g.Where(beaten(g, x, other), g.like(0, n.dy), gained)
 
     return rule
 
@@ -36,7 +39,7 @@ def _share(beaten: str, k: int) -> Rule:
     "Maximum",
     type_rule=rules.elementwise,
     compute=Scalar(by_dtype("bool".__eq__, "{0} | {1}", "maximum({0}, {1})")),
-    vjp=each(_share("Less", 0), _share("Less", 1)),
+    vjp=each(_share("GreaterOrEqual", 0), _share("GreaterOrEqual", 1)),
     onnx=lambda g, n: g.op("Or" if n.x.type.dtype == "bool" else "Max", *n.inputs),
     samples=BINARY,
     errors=MISMATCHED,
@@ -51,7 +54,7 @@ def maximum(x: Array, y: Array) -> Array:
     "Minimum",
     type_rule=rules.elementwise,
     compute=Scalar(by_dtype("bool".__eq__, "{0} & {1}", "minimum({0}, {1})")),
-    vjp=each(_share("Greater", 0), _share("Greater", 1)),
+    vjp=each(_share("LessOrEqual", 0), _share("LessOrEqual", 1)),
     onnx=lambda g, n: g.op("And" if n.x.type.dtype == "bool" else "Min", *n.inputs),
     samples=BINARY,
     errors=MISMATCHED,

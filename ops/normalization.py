@@ -42,16 +42,18 @@ def _layer_type(
 def _normalized(
     g: Any, n: Application, around_mean: bool = True
 ) -> tuple[Any, Any, tuple[int, ...]]:
-    """x less its mean, over its deviation; one over the deviation; the axes."""
+    """x less its mean, over its deviation; the deviation in float64; the axes."""
     dtype, rank = n.x.type.dtype, n.x.type.rank
     axes = tuple(range(normalize_axis(n.attrs.axis, rank), rank))
-    x = g.cast(n.x, single_precision(dtype))
+    x, unit = g.cast(n.x, single_precision(dtype)), 1.0
     if around_mean:
-        x = centred(g, x, axes)
+        x, unit = centred(g, x, axes)
     wide = g.cast(x, WIDE)
-    spread = g.Add(mean(g, g.Mul(wide, wide), axes), g.constant(n.attrs.epsilon, WIDE))
-    inverse = g.cast(g.Div(g.constant(1, WIDE), g.Sqrt(spread)), x.type.dtype)
-    return g.Mul(x, inverse), inverse, axes
+    spread = mean(g, g.Mul(wide, wide), axes)
+    if unit != 1:
+        spread = g.Mul(spread, g.constant(unit * unit, WIDE))
+    deviation = g.Sqrt(g.Add(spread, g.constant(n.attrs.epsilon, WIDE)))
+    return g.Mul(x, g.cast(g.Div(g.constant(unit, WIDE), deviation), x.type.dtype)), deviation, axes
 
 
 def _affine(g: Any, y: Any, n: Application) -> Any:
@@ -63,20 +65,29 @@ def _affine(g: Any, y: Any, n: Application) -> Any:
 
 def _normalization_vjp(g: Any, n: Application, around_mean: bool) -> Any:
     """With w = dy * scale, z normalized: dx = (w - mean(w) - z * mean(w * z)) / deviation."""
-    z, inverse, axes = _normalized(g, n, around_mean)
+    z, deviation, axes = _normalized(g, n, around_mean)
     dtype, wide = n.x.type.dtype, z.type.dtype
     dy = g.cast(n.dy, wide)
+    zero = g.like(0, z)
     scale = n.inputs[1] if len(n.inputs) > 1 else None
     result: list[Any] = [None] * len(n.inputs)
     if n.needs[0]:
-        w = dy if scale is None else g.Mul(dy, g.cast(scale, wide))
-        w_less = g.Sub(w, g.cast(mean(g, w, axes), wide)) if around_mean else w
-        slope = g.cast(mean(g, g.Mul(w, z), axes), wide)
-        dx = g.Mul(g.Sub(w_less, g.Mul(z, slope)), inverse)
+        w = dy if scale is None else g.Gate(dy, g.Mul(dy, g.cast(scale, wide)))
+        inverse = g.cast(g.Div(g.constant(1, WIDE), deviation), wide)
+        slope = g.cast(mean(g, g.Gate(dy, g.Mul(w, z)), axes), wide)
+        # A row that no cotangent reaches gets zeros, though its deviation may be NaN.
+        idle = g.And(g.Equal(slope, zero), g.Not(g.IsFinite(inverse)))
+        w_less = w
+        if around_mean:
+            average = g.cast(mean(g, w, axes), wide)
+            idle = g.And(idle, g.Equal(average, zero))
+            w_less = g.Sub(w, average)
+        dx = g.Sub(w_less, g.Gate(slope, g.Mul(slope, z)))
+        dx = g.Mul(dx, g.Where(idle, zero, inverse))
         result[0] = g.cast(dx, dtype)
     for k, operand in enumerate(n.inputs[1:], start=1):
         if operand is not None and n.needs[k]:
-            term = g.Mul(dy, z) if k == 1 else dy
+            term = g.Gate(dy, g.Mul(dy, z)) if k == 1 else dy
             result[k] = g.cast(g.sum_to(term, operand.type.shape), dtype)
     return tuple(result)
 

@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
     "Reciprocal",
     type_rule=rules.floating,
     compute=Scalar("{T}(1) / {0}"),
-    vjp=lambda g, n: (g.Neg(g.Mul(n.dy, g.Mul(n.y, n.y))),),
+    vjp=lambda g, n: (g.Neg(g.chain(n.dy, g.Mul(n.y, n.y))),),
     onnx="Reciprocal",
     samples=unary(0.5, 4),
     errors=NOT_FLOATING,
@@ -45,7 +45,7 @@ def reciprocal(x: Array) -> Array:
 @floating_function(
     "Sqrt",
     "sqrt",
-    vjp=lambda g, n: (g.Div(scaled(g, n.dy, 0.5), n.y),),
+    vjp=lambda g, n: (g.Xdivy(scaled(g, n.dy, 0.5), n.y),),
     onnx="Sqrt",
     ulp=0,
     samples=unary(0.25, 9),
@@ -60,7 +60,7 @@ def sqrt(x: Array) -> Array:
 @floating_function(
     "Rsqrt",
     "rsqrt",
-    vjp=lambda g, n: (g.Mul(scaled(g, n.dy, -0.5), g.Mul(n.y, g.Mul(n.y, n.y))),),
+    vjp=lambda g, n: (g.chain(scaled(g, n.dy, -0.5), g.Mul(n.y, g.Mul(n.y, n.y))),),
     onnx=lambda g, n: g.Reciprocal(g.Sqrt(n.x)),
     ulp=2,
     samples=unary(0.25, 9),
@@ -73,12 +73,12 @@ def rsqrt(x: Array) -> Array:
 
 
 def _pow_by_base(g: Any, n: Application) -> Any:
-    """y * x**(y-1), where x**0 is the constant 1 at x = 0 too."""
+    """y * x**(y-1), where x**0 is the constant 1 for every x."""
     x, y = n.inputs
     zero, one = g.like(0, x), g.like(1, x)
     constant = g.And(g.Equal(x, zero), g.Equal(y, zero))
     exponent = g.Where(constant, one, g.Sub(y, one))
-    return g.Mul(n.dy, g.Mul(y, g.Pow(x, exponent)))
+    return g.chain(n.dy, g.MulNoNan(y, g.Pow(x, exponent)))
 
 
 def _pow_by_exponent(g: Any, n: Application) -> Any:
@@ -86,7 +86,8 @@ def _pow_by_exponent(g: Any, n: Application) -> Any:
     x, y = n.inputs
     zero = g.like(0, x)
     constant = g.And(g.Equal(x, zero), g.LessOrEqual(zero, y))
-    return g.Mul(n.dy, g.Mul(n.y, g.Log(g.Where(constant, g.like(1, x), x))))
+    logarithm = g.Log(g.Where(constant, g.like(1, x), x))
+    return g.chain(n.dy, g.MulNoNan(n.y, logarithm))
 
 
 @operator(
@@ -161,7 +162,7 @@ def integer_power(x: Array, y: Array) -> Array:
 def _hypot_partial(g: Any, n: Application, k: int) -> Any:
     """The operand over the length; 0 at the origin."""
     zero = g.Equal(n.y, g.like(0, n.y))
-    return g.Mul(n.dy, g.Div(n.inputs[k], g.Where(zero, g.like(1, n.y), n.y)))
+    return g.chain(n.dy, g.Div(n.inputs[k], g.Where(zero, g.like(1, n.y), n.y)))
 
 
 @operator(

@@ -148,7 +148,7 @@ def _product_vjp(g: Any, n: Application) -> Any:
     lone = g.Where(g.Equal(left, g.constant(1, "int64")), the_zero, zero)
     factor = g.Where(g.Equal(left, g.constant(0, "int64")), one, lone)
     dy = g.cast(keep(g, n.dy, n), "float64")
-    return (g.cast(g.Mul(g.Mul(others, factor), dy), n.x.type.dtype),)
+    return (g.cast(g.chain(dy, g.chain(factor, others)), n.x.type.dtype),)
 
 
 @operator(

@@ -72,8 +72,8 @@ def _softmax_vjp(g: Any, n: Application) -> Any:
     """y * (dy - sum(dy * y))."""
     wide = single_precision(n.x.type.dtype)
     y, dy = g.cast(n.y, wide), g.cast(n.dy, wide)
-    total = g.ReduceSum(g.Mul(dy, y), axes=(n.attrs.axis,), keepdims=True)
-    return (g.cast(g.Mul(y, g.Sub(dy, total)), n.x.type.dtype),)
+    total = g.ReduceSum(g.chain(dy, y), axes=(n.attrs.axis,), keepdims=True)
+    return (g.cast(g.chain(g.Sub(dy, total), y), n.x.type.dtype),)
 
 
 @operator(
@@ -111,7 +111,7 @@ def _log_softmax_vjp(g: Any, n: Application) -> Any:
     wide = single_precision(n.x.type.dtype)
     y, dy = g.cast(n.y, wide), g.cast(n.dy, wide)
     total = g.ReduceSum(dy, axes=(n.attrs.axis,), keepdims=True)
-    return (g.cast(g.Sub(dy, g.Mul(g.Exp(y), total)), n.x.type.dtype),)
+    return (g.cast(g.Sub(dy, g.chain(total, g.Exp(y))), n.x.type.dtype),)
 
 
 def _log_softmax_onnx(g: Any, n: Application) -> Any:
@@ -211,8 +211,8 @@ def _loss_vjp(g: Any, n: Application) -> Any:
     if smoothing:
         target = g.Add(target, g.Div(g.like(smoothing, x), g.size(shape[axis], wide)))
     dy = g.cast(g.reshape(n.dy, (*shape[:axis], 1, *shape[axis + 1 :])), wide)
-    dy = g.Where(ignored, zero, g.Where(known, dy, g.like(np.nan, x)))
-    dx = g.Mul(g.Sub(g.Div(e, g.cast(total, wide)), target), dy)
+    dy = g.Where(ignored, zero, g.Where(known, dy, g.chain(dy, g.like(np.nan, x))))
+    dx = g.chain(dy, g.Sub(g.Div(e, g.cast(total, wide)), target))
     return g.cast(g.Where(ignored, zero, dx), n.x.type.dtype), None
 
 

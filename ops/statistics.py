@@ -45,18 +45,20 @@ def mean(g: Any, x: Any, axes: Ints) -> Any:
     return g.Div(total, g.size(count(x.type, axes), WIDE))
 
 
-def centred(g: Any, x: Any, axes: Ints) -> Any:
-    """x less its mean over axes, in x's single or double precision.
+def centred(g: Any, x: Any, axes: Ints) -> tuple[Any, float]:
+    """x less its mean over axes, in x's single or double precision, and the unit it is counted in.
 
     The mean is taken off in two parts, so that a large one costs no accuracy. (Taken off in float64
     it would need x as float64 again in a second pass, which a reduction of everything would store.)
+    Single precision counts in units of 2, which costs no digit, so that no distance overflows.
     """
     average = mean(g, x, axes)
-    high = g.cast(average, x.type.dtype)
-    distance = g.Sub(x, high)
     if x.type.dtype == WIDE:
-        return distance
-    return g.Sub(distance, g.cast(g.Sub(average, g.cast(high, WIDE)), x.type.dtype))
+        return g.Sub(x, average), 1.0
+    average = g.Mul(average, g.constant(0.5, WIDE))
+    high = g.cast(average, x.type.dtype)
+    distance = g.Sub(g.Mul(x, g.like(0.5, x)), high)
+    return g.Sub(distance, g.cast(g.Sub(average, g.cast(high, WIDE)), x.type.dtype)), 2.0
 
 
 def _result(g: Any, y: Any, n: Application) -> Any:
@@ -117,26 +119,29 @@ def _freedom(g: Any, x: Type, axes: Ints, correction: float) -> Any:
     return g.Where(g.Less(left, zero), zero, left)
 
 
-def _variance(g: Any, n: Application) -> tuple[Any, Any, Any]:
-    """Distances from the mean in single precision; variance and degrees of freedom in float64."""
+def _variance(g: Any, n: Application) -> tuple[Any, Any, Any, float]:
+    """Distances from the mean, see `centred`; variance and degrees of freedom in float64; the unit."""
     axes = n.attrs.axes
-    distance = centred(g, g.cast(n.x, single_precision(n.x.type.dtype)), axes)
+    distance, unit = centred(g, g.cast(n.x, single_precision(n.x.type.dtype)), axes)
     wide = g.cast(distance, WIDE)
     squares = g.ReduceSum(g.Mul(wide, wide), axes=axes, keepdims=True)
+    if unit != 1:
+        squares = g.Mul(squares, g.constant(unit * unit, WIDE))
     freedom = _freedom(g, n.x.type, axes, n.attrs.correction)
-    return distance, g.Div(squares, freedom), freedom
+    return distance, g.Div(squares, freedom), freedom, unit
 
 
-def _scaled(g: Any, distance: Any, scale: Any, n: Application) -> Any:
+def _scaled(g: Any, distance: Any, scale: Any, unit: float, n: Application) -> Any:
     """Distances times a float64 value of their row, in the type of the application's operand."""
-    return g.cast(g.Mul(distance, g.cast(scale, distance.type.dtype)), n.x.type.dtype)
+    scale = g.Mul(scale, g.constant(unit, WIDE)) if unit != 1 else scale
+    return g.cast(g.chain(g.cast(scale, distance.type.dtype), distance), n.x.type.dtype)
 
 
 def _variance_vjp(g: Any, n: Application) -> Any:
-    distance, _, freedom = _variance(g, n)
+    distance, _, freedom, unit = _variance(g, n)
     dy = g.cast(keep(g, n.dy, n), WIDE)
-    scale = g.Div(g.Mul(g.constant(2, WIDE), dy), freedom)
-    return (_scaled(g, distance, scale, n),)
+    scale = g.Xdivy(g.Mul(g.constant(2, WIDE), dy), freedom)
+    return (_scaled(g, distance, scale, unit, n),)
 
 
 def _corrected(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
@@ -193,12 +198,12 @@ def variance(x: Array, *, axes: Ints, keepdims: bool, correction: float = 0.0) -
 
 def _deviation_vjp(g: Any, n: Application) -> Any:
     """dy * (x - mean) / (freedom * deviation); of equal values 0, as their distances are."""
-    distance, _, freedom = _variance(g, n)
+    distance, _, freedom, unit = _variance(g, n)
     deviation = g.cast(keep(g, n.y, n), WIDE)
     one = g.constant(1, WIDE)
     divisor = g.Where(g.Equal(deviation, g.constant(0, WIDE)), one, deviation)
-    scale = g.Div(g.cast(keep(g, n.dy, n), WIDE), g.Mul(divisor, freedom))
-    return (_scaled(g, distance, scale, n),)
+    scale = g.Xdivy(g.cast(keep(g, n.dy, n), WIDE), g.Mul(divisor, freedom))
+    return (_scaled(g, distance, scale, unit, n),)
 
 
 @operator(
@@ -231,8 +236,8 @@ def _norm_vjp(g: Any, n: Application) -> Any:
     wide = single_precision(n.x.type.dtype)
     norm = g.cast(keep(g, n.y, n), wide)
     divisor = g.Where(g.Equal(norm, g.like(0, norm)), g.like(1, norm), norm)
-    scale = g.Div(g.cast(keep(g, n.dy, n), wide), divisor)
-    return (g.cast(g.Mul(g.cast(n.x, wide), scale), n.x.type.dtype),)
+    scale = g.Xdivy(g.cast(keep(g, n.dy, n), wide), divisor)
+    return (g.cast(g.chain(scale, g.cast(n.x, wide)), n.x.type.dtype),)
 
 
 @operator(
@@ -289,21 +294,26 @@ def log_of_sum(g: Any, x: Any, axes: Ints) -> Any:
     return g.Log(total)
 
 
-def _logsumexp_rule(g: Any, n: Application) -> Any:
+def _exponentials(g: Any, n: Application) -> tuple[Any, Any, Any]:
+    """exp(x) over that of the largest x, which counts 1 though it be infinite; their sum; the largest."""
     x = g.cast(n.x, single_precision(n.x.type.dtype))
-    below, shift = shifted(g, x, n.attrs.axes)
-    total = log_of_sum(g, below, n.attrs.axes)
-    return _result(g, g.Add(total, g.cast(shift, WIDE)), n)
+    largest = g.ReduceMax(x, axes=n.attrs.axes, keepdims=True)
+    e = g.Exp(g.Where(g.Equal(x, largest), g.like(0, x), g.Sub(x, largest)))
+    return e, g.ReduceSum(g.cast(e, WIDE), axes=n.attrs.axes, keepdims=True), largest
+
+
+def _logsumexp_rule(g: Any, n: Application) -> Any:
+    _, total, largest = _exponentials(g, n)
+    return _result(g, g.Add(g.Log(total), g.cast(largest, WIDE)), n)
 
 
 def _logsumexp_vjp(g: Any, n: Application) -> Any:
-    """dy * exp(x - y), where 0 stands for exp(-inf - -inf) and 1 for exp(inf - inf)."""
-    wide = single_precision(n.x.type.dtype)
-    x, y = g.cast(n.x, wide), g.cast(keep(g, n.y, n), wide)
-    zero = g.like(0, x)
-    share = g.Exp(g.Where(g.Equal(x, y), zero, g.Sub(x, y)))
-    share = g.Where(g.Equal(x, g.like(-np.inf, x)), zero, share)
-    return (g.cast(g.Mul(g.cast(keep(g, n.dy, n), wide), share), n.x.type.dtype),)
+    """dy times the softmax, whose mass is 1 (exp(x - y) would lack y's last digits); -inf has none of it."""
+    e, total, _ = _exponentials(g, n)
+    share = g.Div(e, g.cast(total, e.type.dtype))
+    share = g.Where(g.Equal(n.x, g.like(-np.inf, n.x)), g.like(0, e), share)
+    dy = g.cast(keep(g, n.dy, n), e.type.dtype)
+    return (g.cast(g.chain(dy, share), n.x.type.dtype),)
 
 
 @operator(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ops import activation as activation
 from ops import arithmetic as arithmetic
 from ops import bitwise as bitwise
+from ops import chain_rule as chain_rule
 from ops import contraction as contraction
 from ops import control as control
 from ops import creation as creation

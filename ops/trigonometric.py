@@ -18,7 +18,7 @@ from ops.types import FLOATING
 Array = np.ndarray[Any, Any]
 
 
-@floating_function("Sin", "sin", vjp=lambda g, n: (g.Mul(n.dy, g.Cos(n.x)),), onnx="Sin", ulp=2)
+@floating_function("Sin", "sin", vjp=lambda g, n: (g.chain(n.dy, g.Cos(n.x)),), onnx="Sin", ulp=2)
 @precise
 def sin(x: Array) -> Array:
     """Sine of an angle in radians."""
@@ -26,7 +26,7 @@ def sin(x: Array) -> Array:
 
 
 @floating_function(
-    "Cos", "cos", vjp=lambda g, n: (g.Neg(g.Mul(n.dy, g.Sin(n.x))),), onnx="Cos", ulp=2
+    "Cos", "cos", vjp=lambda g, n: (g.Neg(g.chain(n.dy, g.Sin(n.x))),), onnx="Cos", ulp=2
 )
 @precise
 def cos(x: Array) -> Array:
@@ -37,7 +37,7 @@ def cos(x: Array) -> Array:
 @floating_function(
     "Tan",
     "tan",
-    vjp=lambda g, n: (g.Mul(n.dy, _one_plus_square(g, n.y)),),
+    vjp=lambda g, n: (g.chain(n.dy, _one_plus_square(g, n.y)),),
     onnx=float64_apart("Tan", onnx_forms.tan),
     ulp=4,
     samples=unary(-1.2, 1.2),
@@ -59,7 +59,7 @@ def _one_minus_square(g: Any, x: Any) -> Any:
 
 
 def _asin_vjp(g: Any, n: Application) -> Any:
-    return (g.Div(n.dy, g.Sqrt(_one_minus_square(g, n.x))),)
+    return (g.Xdivy(n.dy, g.Sqrt(_one_minus_square(g, n.x))),)
 
 
 @floating_function(
@@ -93,7 +93,7 @@ def acos(x: Array) -> Array:
 @floating_function(
     "Atan",
     "atan",
-    vjp=lambda g, n: (g.Div(n.dy, _one_plus_square(g, n.x)),),
+    vjp=lambda g, n: (g.Xdivy(n.dy, _one_plus_square(g, n.x)),),
     onnx=float64_apart("Atan", onnx_forms.atan),
     ulp=3,
 )
@@ -104,11 +104,17 @@ def atan(x: Array) -> Array:
 
 
 def _atan2_partial(g: Any, n: Application, k: int) -> Any:
-    """The other operand over the squared distance from the origin; no overflow, no 0 / 0."""
+    """The other operand over the squared distance from the origin; no overflow, no 0 / 0.
+
+    At an infinite distance it is 0.
+    """
     distance = g.Hypot(*n.inputs)
     zero = g.Equal(distance, g.like(0, distance))
     safe = g.Where(zero, g.like(1, distance), distance)
-    part = g.Mul(n.dy, g.Div(g.Div(n.inputs[1 - k], safe), safe))
+    far = g.IsInf(distance)
+    part = g.chain(
+        n.dy, g.Div(g.Div(g.Where(far, g.like(0, distance), n.inputs[1 - k]), safe), safe)
+    )
     return part if k == 0 else g.Neg(part)
 
 
@@ -132,7 +138,7 @@ def atan2(y: Array, x: Array) -> Array:
 @floating_function(
     "Sinh",
     "sinh",
-    vjp=lambda g, n: (g.Mul(n.dy, g.Cosh(n.x)),),
+    vjp=lambda g, n: (g.chain(n.dy, g.Cosh(n.x)),),
     onnx=float64_apart("Sinh", onnx_forms.sinh),
     ulp=4,
 )
@@ -145,7 +151,7 @@ def sinh(x: Array) -> Array:
 @floating_function(
     "Cosh",
     "cosh",
-    vjp=lambda g, n: (g.Mul(n.dy, g.Sinh(n.x)),),
+    vjp=lambda g, n: (g.chain(n.dy, g.Sinh(n.x)),),
     onnx=float64_apart("Cosh", onnx_forms.cosh),
     ulp=4,
 )
@@ -158,7 +164,7 @@ def cosh(x: Array) -> Array:
 @floating_function(
     "Tanh",
     "tanh",
-    vjp=lambda g, n: (g.Mul(n.dy, g.Sub(g.like(1, n.y), g.Mul(n.y, n.y))),),
+    vjp=lambda g, n: (g.chain(n.dy, g.Sub(g.like(1, n.y), g.Mul(n.y, n.y))),),
     onnx="Tanh",
     ulp=3,
 )
@@ -171,7 +177,7 @@ def tanh(x: Array) -> Array:
 @floating_function(
     "Asinh",
     "asinh",
-    vjp=lambda g, n: (g.Div(n.dy, g.Hypot(n.x, g.like(1, n.x))),),
+    vjp=lambda g, n: (g.Xdivy(n.dy, g.Hypot(n.x, g.like(1, n.x))),),
     onnx=float64_apart("Asinh", onnx_forms.asinh),
     ulp=4,
 )
@@ -183,7 +189,7 @@ def asinh(x: Array) -> Array:
 
 def _acosh_vjp(g: Any, n: Application) -> Any:
     one = g.like(1, n.x)
-    return (g.Div(n.dy, g.Mul(g.Sqrt(g.Sub(n.x, one)), g.Sqrt(g.Add(n.x, one)))),)
+    return (g.Xdivy(n.dy, g.Mul(g.Sqrt(g.Sub(n.x, one)), g.Sqrt(g.Add(n.x, one)))),)
 
 
 @floating_function(
@@ -203,7 +209,7 @@ def acosh(x: Array) -> Array:
 @floating_function(
     "Atanh",
     "atanh",
-    vjp=lambda g, n: (g.Div(n.dy, _one_minus_square(g, n.x)),),
+    vjp=lambda g, n: (g.Xdivy(n.dy, _one_minus_square(g, n.x)),),
     onnx=float64_apart("Atanh", onnx_forms.atanh),
     ulp=4,
     samples=unary(-0.9, 0.9),

@@ -40,6 +40,12 @@ def _wide(x: Tensor) -> Tensor:
     return cast(x, "float32") if x.type.dtype in ("float16", "bfloat16") else x
 
 
+def _counted(losses: Tensor, weights: Tensor) -> Tensor:
+    """Losses times weights; what has weight 0 counts for nothing, though it be infinite."""
+    result: Tensor = apply("MulNoNan", losses, weights)
+    return result
+
+
 def _over(losses: Tensor, weights: Tensor) -> Tensor:
     """The sum of losses over the sum of weights."""
     total = arithmetic.divide(sum_over(_wide(losses)), sum_over(_wide(weights)))
@@ -147,9 +153,10 @@ def cross_entropy(
     """Minus the logarithm of the softmax of the target, along axis 1 of (N, C, ...).
 
     Predictions of one row are (C,). target: integer classes of shape (N, ...), or probabilities
-    like the input. `weight`: a factor for each class. `ignore_index`: a target that counts for
-    nothing. `label_smoothing`: the share of the target that all classes get alike. "mean"
-    divides by the sum of the weights of the targets that count (of probabilities: by N).
+    like the input. `weight`: a factor for each class. What has weight or probability 0 counts for
+    nothing, though its loss be infinite. `ignore_index`: a target that counts for nothing.
+    `label_smoothing`: the share of the target that all classes get alike. "mean" divides by the sum
+    of the weights of the targets that count (of probabilities: by N).
 
     Raises `DTypeError`, `ShapeError`, and `BoundsError` for a target that is no class; in a
     trace, where targets are not known, such a one gives NaN.
@@ -175,10 +182,10 @@ def cross_entropy(
             _over(losses, classes.weights()) if reduction == "mean" else _reduced(losses, reduction)
         )
     weights = classes.weights()
-    losses = arithmetic.multiply(losses, weights)
+    losses = _counted(losses, weights)
     if label_smoothing:
         logs = activation.log_softmax(classes.x, classes.axis)
-        spread = sum_over(arithmetic.multiply(logs, _along(classes.weight, classes)), classes.axis)
+        spread = sum_over(_counted(logs, _along(classes.weight, classes)), classes.axis)
         spread = logic.where(logic.equal(classes.target, ignore_index), 0.0, spread)
         share = arithmetic.divide(
             label_smoothing, BUILDER.size(classes.count, classes.x.type.dtype)
@@ -206,9 +213,9 @@ def _of_probabilities(classes: _Classes, reduction: str, label_smoothing: float)
     if label_smoothing:
         share = arithmetic.divide(label_smoothing, BUILDER.size(classes.count, x.type.dtype))
         target = arithmetic.add(arithmetic.multiply(target, 1 - label_smoothing), share)
-    products = arithmetic.multiply(target, activation.log_softmax(x, classes.axis))
+    products = _counted(activation.log_softmax(x, classes.axis), target)
     if classes.weight is not None:
-        products = arithmetic.multiply(products, _along(classes.weight, classes))
+        products = _counted(products, _along(classes.weight, classes))
     losses = arithmetic.negative(sum_over(products, classes.axis))
     return _reduced(losses, reduction)
 
@@ -229,7 +236,7 @@ def nll_loss(
         return _reduced(losses, reduction)
     weights = classes.weights()
     if classes.weight is not None:
-        losses = arithmetic.multiply(losses, weights)
+        losses = _counted(losses, weights)
     return _over(losses, weights) if reduction == "mean" else _reduced(losses, reduction)
 
 
