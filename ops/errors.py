@@ -42,6 +42,14 @@ class GradError(TracerError, RuntimeError):
     """A gradient that cannot be computed."""
 
 
+class AnomalyError(TracerError, FloatingPointError):
+    """The first nan or infinity that appeared, in anomaly mode."""
+
+
+class GradcheckError(GradError):
+    """An analytical gradient that differs from the numerical one."""
+
+
 class ExportError(TracerError, ValueError):
     """A graph that cannot be exported."""
 

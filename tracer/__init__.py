@@ -51,12 +51,14 @@ from tracer.checkpoint import load_file as load_file
 from tracer.checkpoint import save_checkpoint as save_checkpoint
 from tracer.checkpoint import save_file as save_file
 from tracer.config import configure_logging as _configure_logging
+from tracer.errors import AnomalyError as AnomalyError
 from tracer.errors import ArgumentError as ArgumentError
 from tracer.errors import BoundsError as BoundsError
 from tracer.errors import CheckpointError as CheckpointError
 from tracer.errors import DivisionError as DivisionError
 from tracer.errors import DTypeError as DTypeError
 from tracer.errors import ExportError as ExportError
+from tracer.errors import GradcheckError as GradcheckError
 from tracer.errors import GradError as GradError
 from tracer.errors import IntegerOverflowError as IntegerOverflowError
 from tracer.errors import ParseError as ParseError

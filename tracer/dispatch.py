@@ -88,6 +88,10 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
             for y in outputs:
                 if np.may_share_memory(y.array, arrays[0]):
                     y._changes = inputs[0].changes()
+        if MODES.anomaly is not None:
+            from tracer.autograd.anomaly import look_at
+
+            look_at(op.name, inputs, outputs)
     if op.is_view:
         from tracer.views import link
 

@@ -18,6 +18,7 @@ from codegen.memory import allocate
 from ops.errors import ArgumentError
 from ops.types import Type, short
 from tracer.graph import Graph, Value
+from tracer.modes import MODES
 from tracer.sharing import Sharing
 from tracer.tensor import Tensor, intern, is_plain
 
@@ -41,6 +42,10 @@ class Executable:
 
         start = time.perf_counter()
         self.graph = graph
+        self.examined = (
+            tested  # in anomaly mode; programs that are part of another are examined with that
+        )
+        self._anomalies: Any = None
         self.updates = dict(updates)
         self._shared = shared
         simple = passes.run(graph)
@@ -78,6 +83,8 @@ class Executable:
         """
         if self.check is not None:
             self.check(inputs)
+        if MODES.anomaly is not None and self.examined:
+            self._anomalies = look_for_anomalies(self._anomalies, self.graph, inputs)
         words: list[Any] = []
         keep: list[Any] = []
         copied: list[tuple[int, Any, Tensor]] = []
@@ -154,6 +161,15 @@ class Executable:
             if kind == "new" and number in self._shared
         )
         return replace(report(self.lowering), residuals=kept)
+
+
+def look_for_anomalies(known: Any, graph: Graph, inputs: Sequence[Any]) -> Any:
+    """Raise `AnomalyError` for the first value of a graph that is not finite; what has been made for that, for the next call."""
+    from tracer.autograd.anomaly import GraphChecks
+
+    checks = GraphChecks(graph) if known is None else known
+    checks(inputs)
+    return checks
 
 
 class Kernels(list[str]):

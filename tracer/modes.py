@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ops.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from tracer.autograd.anomaly import Checks
     from tracer.recording import Recorder
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -62,6 +63,7 @@ class _Modes(threading.local):
     recorder: Recorder | None = None
     scope: tuple[str, ...] = ()
     modules: tuple[Any, ...] = ()
+    anomaly: Checks | None = None  # what anomaly mode looks for; None where it is off
 
 
 MODES = _Modes()

@@ -6,8 +6,13 @@
 
 from __future__ import annotations
 
+from tracer.autograd.anomaly import detect_anomaly as detect_anomaly
+from tracer.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
+from tracer.autograd.anomaly import set_detect_anomaly as set_detect_anomaly
 from tracer.autograd.engine import backward as backward
 from tracer.autograd.engine import grad as grad
 from tracer.autograd.function import Function as Function
 from tracer.autograd.function import once_differentiable as once_differentiable
+from tracer.autograd.gradcheck import gradcheck as gradcheck
+from tracer.autograd.gradcheck import gradgradcheck as gradgradcheck
 from tracer.autograd.variable import Variable as Variable

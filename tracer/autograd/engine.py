@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ops.errors import ArgumentError, GradError, TraceError, TracerError
 from ops.types import short
-from tracer.autograd import hooks
+from tracer.autograd import anomaly, hooks
 from tracer.autograd.history import Node
 from tracer.dispatch import BUILDER, located
 from tracer.modes import MODES, enable_grad, no_grad
@@ -239,6 +239,13 @@ def _own(gradient: Tensor, leaf: Tensor, known: set[int]) -> Tensor:
     return result
 
 
+def _attributed(node: Node) -> AbstractContextManager[None]:
+    """What is computed inside is the node's gradient, for those who ask where a value comes from."""
+    if MODES.recorder is not None:
+        return MODES.recorder.gradient_of(node)
+    return nullcontext() if MODES.anomaly is None else anomaly.gradient_of(node)
+
+
 # ---- the walk ------------------------------------------------------------------------------------
 
 
@@ -405,7 +412,7 @@ class _Walk:
             gradients = hooks.run_before(node.hooks.before, gradients, node.types)
         cotangents = node.completed(gradients)
         types = [None if x is None else x.type for x in node.inputs]
-        with recorder.gradient_of(node) if recorder is not None else nullcontext():
+        with _attributed(node):
             results = node.backward(BUILDER, cotangents)
             found: tuple[Tensor | None, ...] = tuple(
                 None

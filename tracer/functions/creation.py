@@ -51,7 +51,7 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
             return array
         return np.asarray(array != 0) if wanted == "bool" else np.array(as_dtype(array, wanted))
     python_numbers = not isinstance(data, np.ndarray | np.generic) and not _has_arrays(data)
-    if name == "float64" and (python_numbers or not array.size):
+    if name == "float64" and python_numbers:
         return array.astype(numpy_dtype(DEFAULT_FLOAT))
     return array
 

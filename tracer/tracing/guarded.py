@@ -16,9 +16,10 @@ from typing import Any
 
 from ops.operator import Operator
 from tracer import passes
-from tracer.execution import Executable, Kernels
+from tracer.execution import Executable, Kernels, look_for_anomalies
 from tracer.graph import Graph, Node, Value, used
 from tracer.lowering.checks import index_tests, refusal
+from tracer.modes import MODES
 from tracer.passes.inline import inline_calls
 from tracer.tensor import Tensor
 
@@ -75,6 +76,8 @@ class GuardedExecutable:
                 {number_of[k]: target for k, target in self.updates.items()},
                 {number_of[k] for k in self.late_results if k in shared},
             )
+            self.late.examined = False
+        self._anomalies: Any = None
         self.results = self._result_kinds(count)
         self._place_outcomes()
 
@@ -164,7 +167,10 @@ class GuardedExecutable:
         return None
 
     def finish(self, inputs: Sequence[Any], early: Sequence[Tensor]) -> list[Tensor]:
-        """Run the late program; all results but the guards."""
+        """Run the late program; all results but the guards. In anomaly mode the whole is examined first, now that the path is
+        known to be this one."""
+        if MODES.anomaly is not None:
+            self._anomalies = look_for_anomalies(self._anomalies, self.graph, inputs)
         results: list[Any] = [None] * len(self.results)
         for k, place in self.early_results:
             results[k] = early[place]

@@ -142,7 +142,8 @@ class _Writer:
     def arguments(self) -> None:
         """Check them and find their addresses."""
         self.require(
-            f"len(args) != {len(self.leaves)} or MODES.grad_enabled is not {self.constant(self.grad_enabled)}"
+            f"len(args) != {len(self.leaves)} or MODES.grad_enabled is not {self.constant(self.grad_enabled)} "
+            "or MODES.anomaly is not None"
         )
         if self.leaves:
             self.add(f"{', '.join(f'x{k}' for k in range(len(self.leaves)))}, = args")

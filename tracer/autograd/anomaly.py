@@ -1,0 +1,347 @@
+"""Anomaly mode: an error names the operator and the line where the first nan or infinity appeared, in forward or backward.
+
+Eager operators are looked at one by one. A compiled program is looked at before it runs, by a second program that computes
+the same values and keeps them all, so that nothing has been written when the error is raised. Knows operators and graphs;
+must not know what records them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ops.errors import AnomalyError, ArgumentError, TraceError
+from ops.types import Type, is_floating, short
+from tracer.dispatch import located
+from tracer.graph import Graph, Node, Value
+from tracer.modes import MODES
+from tracer.tensor import Array, Tensor
+
+if TYPE_CHECKING:
+    from tracer.autograd.history import Node as HistoryNode
+
+MOST_OPERANDS = 4  # that an error describes
+_PLUMBING = (
+    "Constant",
+    "Cast",
+    "Reshape",
+    "Expand",
+    "Dimension",
+)  # not what a user calls an operator of a line
+
+
+# ---- the mode ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What counts as an anomaly."""
+
+    nan: bool = True
+    inf: bool = True
+
+
+def _checks(mode: Any, check_nan: bool, check_inf: bool) -> Checks | None:
+    for what in (mode, check_nan, check_inf):
+        if not isinstance(what, bool):
+            raise located(ArgumentError(f"anomaly mode takes True or False, got {what!r:.60}"))
+    if MODES.recorder is not None:
+        raise located(
+            TraceError(
+                "anomaly mode is changed while a function is traced, which its compiled program would not repeat; use "
+                "`with tracer.autograd.detect_anomaly():` around the call of the traced function"
+            )
+        )
+    return Checks(check_nan, check_inf) if mode and (check_nan or check_inf) else None
+
+
+class detect_anomaly(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's name
+    """Inside, the first nan or infinity raises `AnomalyError`; a context manager and a decorator, for this thread.
+
+    `check_nan=False`, `check_inf=False`: such values are let pass. Infinities that the code itself names, such as
+    -inf in a mask, are no anomalies as long as they are only passed on.
+    """
+
+    def __init__(self, check_nan: bool = True, check_inf: bool = True) -> None:
+        self._arguments = check_nan, check_inf
+        self._previous: list[Any] = []
+
+    def _recreate_cm(self) -> detect_anomaly:
+        return type(self)(
+            *self._arguments
+        )  # one for each call: a function may run in several threads
+
+    def __call__(self, function: Any) -> Any:
+        """The function with the mode on while it runs."""
+        later = ("isgeneratorfunction", "iscoroutinefunction", "isasyncgenfunction", "isclass")
+        if not callable(function) or any(getattr(inspect, test)(function) for test in later):
+            raise located(
+                ArgumentError(
+                    f"detect_anomaly decorates functions that return when they are done, got {function!r:.60}; use "
+                    "`with detect_anomaly():` inside"
+                )
+            )
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        checks = _checks(True, *self._arguments)
+        own = MODES.__dict__  # of this thread
+        self._previous.append(own.get("anomaly", _NOTHING))
+        own["anomaly"] = checks
+
+    def __exit__(self, *_: object) -> None:
+        previous = self._previous.pop()
+        if previous is _NOTHING:
+            MODES.__dict__.pop("anomaly", None)
+        else:
+            MODES.__dict__["anomaly"] = previous
+
+
+class set_detect_anomaly:  # noqa: N801 - PyTorch's name
+    """Switch anomaly mode on or off, in all threads, from this call on or, as a context manager, until the block ends."""
+
+    def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = True) -> None:
+        checks = _checks(mode, check_nan, check_inf)
+        self._previous = type(MODES).anomaly
+        type(MODES).anomaly = checks
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        type(MODES).anomaly = self._previous
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on in this thread."""
+    return MODES.anomaly is not None
+
+
+_NOTHING = object()
+
+
+# ---- eager ---------------------------------------------------------------------------------------
+
+
+class _Place(threading.local):
+    node: HistoryNode | None = None  # whose gradient is being computed
+
+
+_PLACE = _Place()
+_MEANT: dict[int, weakref.ref[Tensor]] = {}
+"""By identity, Tensors whose infinities come from numbers in the code."""
+
+
+@contextlib.contextmanager
+def gradient_of(node: HistoryNode) -> Iterator[None]:
+    """What is computed inside is the gradient of a recorded operation."""
+    before, _PLACE.node = _PLACE.node, node
+    try:
+        yield
+    finally:
+        _PLACE.node = before
+
+
+def look_at(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Raise `AnomalyError` if an eager operator gave the first value that is not finite."""
+    checks = MODES.anomaly
+    assert checks is not None
+    for y in outputs:
+        if not is_floating(y.type.dtype):
+            continue
+        array = y._data()
+        kind = _anomaly(array, checks)
+        if kind is None or not inputs:
+            continue
+        operands = [_Operand(x.type, x._data(), _is_number(x) or id(x) in _MEANT) for x in inputs]
+        if _is_meant(array, operands):
+            _MEANT[id(y)] = weakref.ref(y, functools.partial(_forget, id(y)))
+            continue
+        node = _PLACE.node
+        where = (
+            ""
+            if node is None
+            else _of(node.name().removesuffix("Backward"), node.origin.source, node.origin.scope)
+        )
+        raise AnomalyError(_letter(name, where, kind, array, y.type, operands))
+
+
+def _forget(number: int, _: object) -> None:
+    _MEANT.pop(number, None)
+
+
+def _is_number(x: Tensor) -> bool:
+    """Whether a Tensor was made of a number in the code, as far as one sees."""
+    return x.type.shape == () and not x.requires_grad
+
+
+def _of(name: str, source: str, scope: str) -> str:
+    inside = f" in {scope}" if scope else ""
+    return f" in the gradient of {name} at {source or 'an unknown line'}{inside}"
+
+
+# ---- compiled programs ---------------------------------------------------------------------------
+
+
+class GraphChecks:
+    """Looks at every value of a graph, for given inputs, by a program that has them all for results."""
+
+    def __init__(self, graph: Graph) -> None:
+        from tracer.execution import Executable
+        from tracer.passes.inline import inline_calls
+
+        self.graph = graph = inline_calls(graph)
+        self.values = list(dict.fromkeys(v for node in graph.nodes for v in node.outputs))
+        every = Graph(
+            graph.inputs,
+            graph.nodes,
+            tuple(self.values),
+            graph.input_names,
+            f"{graph.name}.values",
+        )
+        self.executable = Executable(every, {}, range(len(self.values)), tested=False)
+
+    def __call__(self, inputs: Sequence[Any]) -> None:
+        """Raise `AnomalyError` for the first node, in the order of the program, that gives a value that is not finite."""
+        checks = MODES.anomaly
+        assert checks is not None
+        results = self.executable(inputs)
+        known: dict[Value, Array] = {
+            v: x._data() if isinstance(x, Tensor) else np.asarray(x)
+            for v, x in zip(self.graph.inputs, inputs, strict=True)
+        }
+        known |= {v: y._data() for v, y in zip(self.values, results, strict=True)}
+        names = dict(zip(self.graph.inputs, self.graph.input_names, strict=True))
+        meant: set[Value] = set()
+        for node in self.graph.nodes:
+            for v in node.outputs:
+                kind = _anomaly(known[v], checks) if is_floating(v.type.dtype) else None
+                if kind is None:
+                    continue
+                if not node.inputs:
+                    meant.add(v)
+                    continue
+                operands = [
+                    _Operand(
+                        x.type,
+                        known[x],
+                        x in meant,
+                        None if x not in names else names[x] or "an operand of the program",
+                    )
+                    for x in node.inputs
+                ]
+                if _is_meant(known[v], operands):
+                    meant.add(v)
+                    continue
+                text = _letter(node.op.name, self._where(node), kind, known[v], v.type, operands)
+                raise AnomalyError(text)
+
+    def _where(self, node: Node) -> str:
+        origin, program = node.origin, self.graph.name or "a program"
+        if not origin.gradient:
+            inside = f" in {origin.scope}" if origin.scope else ""
+            return f" at {origin.source or 'an unknown line'}{inside}, in {program}"
+        forward = dict.fromkeys(
+            n.op.name
+            for n in self.graph.nodes
+            if (n.source, n.scope) == (origin.source, origin.scope)
+            and not n.origin.gradient
+            and n.op.name not in _PLUMBING
+        )
+        names = ", ".join(list(forward)[:MOST_OPERANDS]) or "what is computed"
+        return f"{_of(names, origin.source, origin.scope)}, in {program}"
+
+
+# ---- what an error says --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """An operand of the operator: its values, whether infinities in it are meant, its name if it came from outside."""
+
+    type: Type
+    array: Array
+    meant: bool = False
+    name: str | None = None
+
+
+def _anomaly(array: Array, checks: Checks) -> str | None:
+    """What is wrong with the values: "nan" or "inf", None if nothing is."""
+    if np.isfinite(array).all():
+        return None
+    if checks.nan and np.isnan(array).any():
+        return "nan"
+    return "inf" if checks.inf and np.isinf(array).any() else None
+
+
+def _is_meant(array: Array, operands: Sequence[_Operand]) -> bool:
+    """Whether infinities are only passed on from numbers that the code names. A nan never is."""
+    if np.isnan(array).any():
+        return False
+    floating = [x for x in operands if is_floating(x.type.dtype)]
+    carriers = [x for x in floating if not np.isfinite(x.array).all()]
+    return bool(carriers) and all(x.meant for x in carriers)
+
+
+def _letter(
+    operator: str,
+    where: str,
+    kind: str,
+    array: Array,
+    type_: Type,
+    operands: Sequence[_Operand],
+) -> str:
+    wrong = np.isnan(array) if kind == "nan" else np.isinf(array)
+    place = tuple(int(k) for k in np.argwhere(wrong)[0])
+    lines = [f"{operator} gave {array[place]!s}{where}: {short(type_)}"]
+    if place:
+        lines[0] += f", {int(wrong.sum())} of {array.size} elements, the first at {list(place)}"
+    for number, x in enumerate(operands[:MOST_OPERANDS]):
+        lines.append(f"  operand {number}: {_described(x, place, array.shape)}")
+    if len(operands) > MOST_OPERANDS:
+        lines.append(f"  and {len(operands) - MOST_OPERANDS} more operands")
+    if any(_is_bad(x) for x in operands):
+        lines.append(
+            "  the operand was not finite already: it is data, or was computed outside anomaly mode"
+            + (
+                ""
+                if kind == "nan"
+                else "; if infinities are meant: detect_anomaly(check_inf=False)"
+            )
+        )
+    return "\n".join(lines)
+
+
+def _is_bad(x: _Operand) -> bool:
+    return is_floating(x.type.dtype) and not x.meant and not np.isfinite(x.array).all()
+
+
+def _described(x: _Operand, place: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    parts = [short(x.type) + (f" {x.name}" if x.name else "")]
+    value = _at(x.array, place, shape)
+    if value is not None:
+        parts.append(f"{value!s} there" if x.array.ndim else str(value))
+    if x.array.ndim and x.array.size and x.type.dtype != "bool":
+        finite = x.array[np.isfinite(x.array)] if is_floating(x.type.dtype) else x.array
+        if finite.size:
+            low, high = finite.min(), finite.max()
+            parts.append(f"all {low!s}" if low == high else f"from {low!s} to {high!s}")
+        if finite.size < x.array.size:
+            parts.append(f"{x.array.size - finite.size} not finite")
+    return ", ".join(parts)
+
+
+def _at(array: Array, place: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """The operand's element that belongs to the result's element, if shapes tell; None if they do not."""
+    try:
+        return np.broadcast_to(array, shape)[place]
+    except ValueError:
+        return None
