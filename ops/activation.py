@@ -16,7 +16,7 @@ from ops.onnx_forms import float64_apart
 from ops.operator import Application, Derived, ErrorSample, Expanded, Rule, Sample, operator
 from ops.reference import precise, rounded_once
 from ops.samples import UNARY
-from ops.transcendental import erfc_by, exp_of_square
+from ops.transcendental import erfc_of, logistic
 from ops.types import FLOATING, Type
 
 Array = np.ndarray[Any, Any]
@@ -168,20 +168,29 @@ def _hard_sigmoid(g: Any, x: Any, alpha: float, beta: float) -> Any:
 )
 @precise
 def hard_sigmoid(x: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
-    """alpha * x + beta, limited to [0, 1]."""
+    """alpha * x + beta, limited to [0, 1].
+
+    Where the two terms cancel, the error is a few units in the last place of beta.
+    """
     return np.clip(alpha * x + beta, 0, 1)
+
+
+def _sixth_above(g: Any, x: Any) -> Any:
+    """x / 6 + 1/2, limited to [0, 1]: x + 3 is exact near -3, where x / 6 + 1/2 cancels."""
+    above = g.Clip(g.Add(x, g.like(3, x)), g.like(0, x), g.like(6, x))
+    return scaled(g, above, 1 / 6)
 
 
 @_activation(
     "HardSwish",
-    lambda g, n: g.Mul(n.x, _hard_sigmoid(g, n.x, 1 / 6, 0.5)),
+    lambda g, n: g.Mul(n.x, _sixth_above(g, n.x)),
     onnx=float64_apart("HardSwish", onnx_forms.hard_swish),
     ulp=4,
 )
 @precise
 def hard_swish(x: Array) -> Array:
     """x * (x / 6 + 1/2 limited to [0, 1]); NaN at -inf."""
-    return x * np.clip(x / 6 + 0.5, 0, 1)
+    return x * (np.clip(x + 3, 0, 6) / 6)
 
 
 def _sigmoid_derivative(g: Any, s: Any) -> Any:
@@ -208,10 +217,11 @@ def _silu_derivative(g: Any, n: Application) -> Any:
 )
 @precise
 def silu(x: Array) -> Array:
-    """x * sigmoid(x), also called swish; NaN at -inf."""
-    from scipy import special
+    """x * sigmoid(x), also called swish; NaN at -inf.
 
-    return x * special.expit(x)  # type: ignore[no-any-return]
+    Where sigmoid(x) is subnormal (below -87 in float32), its digits are fewer and the error is larger.
+    """
+    return x * logistic(x)
 
 
 def _mish_derivative(g: Any, n: Application) -> Any:
@@ -229,8 +239,24 @@ def _mish_derivative(g: Any, n: Application) -> Any:
 )
 @precise
 def mish(x: Array) -> Array:
-    """x * tanh(log(1 + exp(x))); NaN at -inf."""
+    """x * tanh(log(1 + exp(x))); NaN at -inf. Below -87 (float32) its digits are fewer, as silu's."""
     return x * np.tanh(np.logaddexp(x, 0.0))
+
+
+def _exp_of_square(factor: float, x: Array) -> Array:
+    """exp(factor * x * x) for factor < 0; the square is split so that its high part is exact."""
+    x = np.clip(x, -1e3, 1e3)
+    high = x.astype(np.float32).astype(np.float64)
+    return np.asarray(np.exp(factor * high * high) * np.exp(factor * (x - high) * (x + high)))
+
+
+def _normal_distribution(x: Array) -> Array:
+    """erfc(-x / sqrt(2)) / 2; far below 0 from the square of x, whose root would be rounded."""
+    from scipy import special
+
+    z = -math.sqrt(0.5) * x
+    far = special.erfcx(np.maximum(z, 1)) * _exp_of_square(-0.5, x)
+    return np.asarray(0.5 * np.where(z > 1, far, erfc_of(np.where(z > 1, 0, z))))
 
 
 def _gelu_type(x: Type, *, approximate: str) -> Type:
@@ -289,7 +315,5 @@ def gelu(x: Array, *, approximate: str = "none") -> Array:
     Far below 0, where the result fades like exp(-x*x/2), its relative error grows like x*x.
     """
     if approximate == "none":
-        return 0.5 * x * erfc_by(-math.sqrt(0.5) * x, exp_of_square(-0.5, x))
-    from scipy import special
-
-    return x * special.expit(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))  # type: ignore[no-any-return]
+        return x * _normal_distribution(x)
+    return x * logistic(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))
