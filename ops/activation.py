@@ -190,7 +190,7 @@ def _sixth_above(g: Any, x: Any) -> Any:
 @precise
 def hard_swish(x: Array) -> Array:
     """x * (x / 6 + 1/2 limited to [0, 1]); NaN at -inf."""
-    return x * (np.clip(x + 3, 0, 6) / 6)
+    return np.asarray(x * (np.clip(x + 3, 0, 6) / 6))
 
 
 def _sigmoid_derivative(g: Any, s: Any) -> Any:
