@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +58,7 @@ def test_in_the_backward(traced: bool) -> None:
     with detect_anomaly():
         result = (trace(backward) if traced else backward)(X)
     text = letter(lambda: result.backward())
-    assert text.startswith("Div gave inf in the gradient of")
+    assert re.match(r"\w+ gave inf in the gradient of", text)
     assert line_of(backward, 2) in text
     assert "3 of 3 elements" in text and "0.0 there" in text
     if not traced:
@@ -81,7 +82,7 @@ def test_a_traced_step_that_goes_wrong_changes_nothing() -> None:
     step(one)
     before = np.array(w.detach())
     text = letter(lambda: step(zero))
-    assert text.startswith("Div gave inf in the gradient of Mul, Sqrt, ReduceSum at")
+    assert re.match(r"\w+ gave inf in the gradient of Mul, Sqrt, ReduceSum at", text)
     assert "in test_a_traced_step_that_goes_wrong_changes_nothing.<locals>.step" in text
     assert line_of(step.__wrapped__, 2) in text  # type: ignore[attr-defined]
     np.testing.assert_array_equal(w.detach(), before)
