@@ -145,7 +145,9 @@ def _expand_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -
 )
 def expand(x: Array, *, shape: Sizes) -> Array:
     """x broadcast to a shape."""
-    return np.broadcast_to(x, tuple(int(d) for d in shape))
+    sizes = tuple(int(d) for d in shape)
+    # Where no element is there twice, the result can be written to as x can.
+    return np.reshape(x, sizes) if math.prod(sizes) == x.size else np.broadcast_to(x, sizes)
 
 
 def _transpose_type(x: Type, *, perm: Ints) -> Type:

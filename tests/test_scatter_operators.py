@@ -14,6 +14,7 @@ from ops.dims import Dim
 from ops.evaluate import evaluate, gradients
 from ops.operator import lookup
 from ops.slicing import END
+from ops.table import TABLE
 from ops.types import Type
 from tracer.execution import Executable
 from tracer.functions.assignment import updated
@@ -556,3 +557,68 @@ def test_values_keep_their_precision() -> None:
         updated(x, np.array([0, 3]), 1)
     with pytest.raises(tracer.BoundsError, match="the mask has shape"):
         updated(x, np.array([True, False]), 1)
+
+
+# ---- what is a view ------------------------------------------------------------------------------
+
+VIEWS = {
+    "permute_dims": lambda t: tracer.permute_dims(t, (2, 0, 1)),
+    "reshape": lambda t: t.mT.reshape(2, 2, 2, 3),
+    "flatten": lambda t: t.flatten(1),
+    "ravel": lambda t: t.ravel(),
+    "unflatten": lambda t: t.unflatten(2, (2, 2)),
+    "squeeze": lambda t: t[:1].squeeze(0),
+    "expand_dims": lambda t: tracer.expand_dims(t, (0, -1)),
+    "broadcast_to": lambda t: tracer.broadcast_to(t, (3, 2, 3, 4)),
+    "slices": lambda t: t[:, ::-2, 1:],
+    "integers": lambda t: t[1, :, 0],
+    "new axes": lambda t: t[None, ...],
+    "everything": lambda t: t[...],
+    "split": lambda t: tracer.split(t, 2, axis=2)[1],
+    "chunk": lambda t: t.chunk(2, 2)[1],
+    "tensor_split": lambda t: t.tensor_split(3, 2)[2],
+    "unbind": lambda t: t.unbind(1)[0],
+    "narrow": lambda t: t.narrow(1, 1, 2),
+    "select": lambda t: t.select(2, -1),
+    "flip": lambda t: tracer.flip(t, 1),
+    "t": lambda t: t[0].t(),
+    "T": lambda t: t.T,
+    "mT": lambda t: t.mT,
+    "swapaxes": lambda t: t.swapaxes(0, 2),
+    "moveaxis": lambda t: t.moveaxis(0, 2),
+    "diagonal": lambda t: t.diagonal(1, 1, 2),
+    "detach": lambda t: t.detach(),
+}
+COPIES = {
+    "reshape": lambda t: t.mT.reshape(24),
+    "roll": lambda t: t.roll(0, 0),
+    "tile": lambda t: tracer.tile(t, (1, 1, 1)),
+    "take": lambda t: tracer.take(t, [0, 1], axis=0),
+    "indices": lambda t: t[[0, 1]],
+    "mask": lambda t: t[t > -1],
+    "concat": lambda t: tracer.concat([t]),
+    "pad": lambda t: tracer.pad(t, 0),
+    "astype": lambda t: tracer.astype(t, "float64"),
+    "slice_scatter": lambda t: tracer.slice_scatter(t, t),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_share_memory(name: str) -> None:
+    array = np.arange(24.0).reshape(2, 3, 4)
+    view = VIEWS[name](tracer.Tensor.of_array(array))
+    assert np.shares_memory(view.numpy(), array)
+    assert view.numpy().flags.writeable == (name != "broadcast_to")
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_do_not(name: str) -> None:
+    array = np.arange(24.0).reshape(2, 3, 4)
+    assert not np.shares_memory(COPIES[name](tracer.Tensor.of_array(array)).numpy(), array)
+
+
+def test_which_operators_are_views() -> None:
+    assert {op.name for op in TABLE.values() if op.is_view} == {
+        "Diagonal", "Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
+        "Unsqueeze",
+    }  # fmt: skip
