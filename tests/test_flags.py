@@ -123,6 +123,98 @@ def test_what_is_made_of_a_shape_alone_is_not_volatile() -> None:
     assert not tracer.tensor(x).volatile and not Variable(x).volatile
 
 
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "add_": lambda x, v: x.add_(v),
+    "+=": lambda x, v: x.__iadd__(v),
+    "copy_": lambda x, v: x.copy_(v[0]),
+    "slice": lambda x, v: x.__setitem__(slice(1, 3), v[0]),
+    "integer": lambda x, v: x.__setitem__((0, 1), v[0, 0]),
+    "mask": lambda x, v: x.__setitem__(v > 0, 1.0),
+    "view": lambda x, v: x[1:].mul_(v[1:]),
+    "masked_fill_": lambda x, v: x.masked_fill_(v > 0, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_in_place_by_a_volatile_operand_makes_volatile(name: str) -> None:
+    """Also what the changed Tensor is a view of, and other views, eager and traced; and its history is gone."""
+    w = tracer.tensor(array(4, 3, seed=1), requires_grad=True)
+    change = CHANGES[name]
+
+    def function(x: Any, v: Any) -> Any:
+        before, y = x[0], x * w
+        other = y.T
+        change(y, v)
+        change(x, v)
+        return y, other, x[1] * 1, before * 1
+
+    traced, results = trace(function), []
+    for run in (function, traced, traced, traced):
+        x = tracer.tensor(array(4, 3))
+        results.append(run(x, volatile(4, 3, seed=2)))
+        assert_volatile(*results[-1], x, x * w)
+        np.testing.assert_array_equal(np.stack(results[-1][2:]), np.stack(results[0][2:]))
+        np.testing.assert_array_equal(results[-1][0], results[0][0])
+
+
+def test_a_captured_tensor_is_changed_in_place_by_a_volatile_one() -> None:
+    state, w = tracer.zeros(3), tracer.tensor(array(3), requires_grad=True)
+
+    @trace
+    def function(v: Any) -> Any:
+        state.add_(v)
+        return state * w
+
+    assert function(tracer.ones(3)).requires_grad and not state.volatile
+    for count in (2, 3, 4):
+        assert_volatile(function(volatile(3)), state)
+        state.volatile = count == 3
+    assert function(tracer.ones(3)).requires_grad
+
+
+def test_changes_that_leave_the_flag() -> None:
+    """Under no_grad nothing follows: so state of a model does not become volatile by an evaluation."""
+    v, leaf = volatile(3), tracer.tensor(array(3), requires_grad=True)
+    x = tracer.zeros(3)
+    with tracer.no_grad():
+        x.add_(v)
+        x[0] = v[0]
+        leaf.add_(v)
+    x.data.add_(v)
+    x.data = v
+    assert not x.volatile and leaf.requires_grad
+    v.add_(leaf)
+    assert_volatile(v)
+    with pytest.raises(GradError, match="leaf that requires a gradient"):
+        leaf.add_(v)
+    with pytest.raises(GradError, match="leaf"):
+        leaf[1:].add_(v[1:])
+    assert not leaf.volatile and leaf.requires_grad
+    with pytest.raises(tracer.ShapeError):
+        x.add_(volatile(2, 3))
+    assert not x.volatile
+
+
+def test_a_view_follows_its_base_also_as_a_second_operand() -> None:
+    w, u = (tracer.tensor(array(4, seed=k), requires_grad=True) for k in (1, 2))
+    base = tracer.ones(4)
+    view = base[:2]
+    base.mul_(w)
+    (u[:2] * view).sum().backward()
+    np.testing.assert_array_equal(w.grad[:2], u.detach()[:2])
+    base = tracer.ones(4)
+    view = base[:2]
+    base.mul_(volatile(4))
+    assert_volatile(u[:2] * view)
+    known = trace(lambda x: x * 2)
+    plain = tracer.ones(4)
+    part = plain[:2]
+    for _ in range(3):
+        assert not known(part).volatile
+    plain.mul_(volatile(4))
+    assert_volatile(known(part))
+
+
 # ---- volatile: the flag --------------------------------------------------------------------------
 
 
@@ -581,6 +673,13 @@ def test_inference_tensors_have_no_part_in_gradients() -> None:
         w * y
     with pytest.raises(GradError, match="inference mode"):
         trace(lambda a: a * w)(y)
+    for change in (lambda: y.add_(1), lambda: y.__setitem__(0, 1)):
+        with pytest.raises(GradError, match=r"inference mode(.|\n)*test_flags\.py:\d+"):
+            change()
+    with tracer.inference_mode():
+        y.add_(1)
+        x = tracer.ones(3).add_(y)
+    y = tracer.tensor(x) * 0 + 1
     (w + y).sum().backward()  # keeps nothing of y
     np.testing.assert_array_equal(w.grad, np.ones(3))
     assert (w * y.clone()).requires_grad

@@ -111,7 +111,7 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
 def _flags(op: Operator, inputs: tuple[Tensor, ...]) -> tuple[tuple[bool, ...] | None, Flag]:
     """Which inputs need gradients, None if there is nothing to record; and the mark of the results."""
     mode = MODES.grad_enabled
-    flags = [x._requires_grad for x in inputs]
+    flags = [(x if x._view is None else x._current())._requires_grad for x in inputs]
     needs = tuple([flag is True for flag in flags])
     marks = [flag for flag in flags if isinstance(flag, Untracked)]
     recorded = mode is True and True in needs

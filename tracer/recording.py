@@ -278,10 +278,13 @@ class Recorder:
         self.rebound.clear()
         return [(old, new) for old, new in pairs if new is not old]
 
-    def keep_flag(self, tensor: Tensor) -> None:
-        """The flag of a Tensor is about to change. Where others know it, it is put back when the trace is over."""
+    def set_flag(self, tensor: Tensor, flag: Flag) -> None:
+        """Change the flag of a Tensor. Where others know it, it is put back when the trace is over."""
         if tensor._recorder is not self or id(tensor) in self.arguments:
             self.flagged.setdefault(id(tensor), (tensor, tensor._requires_grad))
+        tensor._requires_grad = flag
+        if id(tensor) in self.mutated:
+            self.mutated[id(tensor)][1]._requires_grad = flag
 
     def restore_flags(self) -> list[tuple[Holder, Flag]]:
         """Put flags back; those that programs have to set again."""

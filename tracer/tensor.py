@@ -307,13 +307,11 @@ class Tensor(Methods):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients with respect to this are wanted; results of it require them too."""
-        if self._view is not None or MODES.recorder is not None:
-            return self._current()._requires_grad is True
-        return self._requires_grad is True
+        return self._flag_now() is True
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
-        mark = self._requires_grad
+        mark = self._flag_now()
         if wanted and not is_floating(self.type.dtype):
             raise _located(
                 GradError(f"only floating Tensors can require gradients, got {short(self.type)}")
@@ -341,7 +339,7 @@ class Tensor(Methods):
     @property
     def volatile(self) -> bool:
         """Whether nothing that is computed from this requires gradients, whatever else it is computed from."""
-        mark = self._requires_grad
+        mark = self._flag_now()
         return isinstance(mark, Untracked) and mark.volatile
 
     @volatile.setter
@@ -353,14 +351,20 @@ class Tensor(Methods):
 
     def is_inference(self) -> bool:
         """Whether this was made in inference mode, so that it can have no part in gradients outside of it."""
-        mark = self._requires_grad
+        mark = self._flag_now()
         return isinstance(mark, Untracked) and mark.inference
 
     def _flag(self, flag: Flag) -> None:
         """Change the flag; what a trace changes outside of it is changed when the program has run."""
         if MODES.recorder is not None:
-            MODES.recorder.keep_flag(self)
-        self._requires_grad = flag
+            MODES.recorder.set_flag(self, flag)
+        else:
+            self._requires_grad = flag
+
+    def _flag_now(self) -> Flag:
+        if self._view is not None or MODES.recorder is not None:
+            return self._current()._requires_grad
+        return self._requires_grad
 
     @property
     def grad_fn(self) -> HistoryNode | None:

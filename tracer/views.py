@@ -21,7 +21,7 @@ from ops.operator import Application, Attributes, Operator, RuleBuilder, lookup
 from ops.types import Type
 from tracer.dispatch import BUILDER, apply_operator
 from tracer.graph import GraphBuilder, Value
-from tracer.modes import MODES, enable_grad, no_grad
+from tracer.modes import MODES, VOLATILE, Flag, Untracked, enable_grad, no_grad
 from tracer.tensor import Tensor
 
 
@@ -168,7 +168,7 @@ def current(x: Tensor) -> Tensor:
     """
     if MODES.recorder is not None:
         standing = resolve(x)
-        if standing._grad_fn is not None:
+        if standing._grad_fn is not None or isinstance(standing._requires_grad, Untracked):
             x = standing
     if x._view is not None:
         refresh(x)
@@ -196,12 +196,12 @@ def _derive(x: Tensor, view: View, base: Tensor) -> None:
     recorder = MODES.recorder
     if recorder is None or x._recorder is not recorder:
         # memory is shared (or x lies outside the trace and is only read there)
-        if follows and base._requires_grad:
+        if follows and base._requires_grad is not False:
             found = base
             for step in steps_of(view):
                 assert step.op is not None
                 found = HISTORY.op(step.op.name, found, **step.attrs)
-            x._requires_grad, x._grad_fn = True, found._grad_fn
+            x._requires_grad, x._grad_fn = found._requires_grad, found._grad_fn
             x.output_number = found.output_number
         return
     with enable_grad() if follows else no_grad():
@@ -233,7 +233,9 @@ class _HistoryBuilder(RuleBuilder):
         result = Tensor.__new__(Tensor)
         result._start(type_)
         needs = tuple(x.requires_grad for x in inputs)
-        if any(needs):
+        if any(x.volatile for x in inputs):
+            result._requires_grad = VOLATILE
+        elif any(needs):
             attach(op, inputs, normal, (result,), needs)
         return result
 
@@ -283,10 +285,14 @@ def frozen(x: Tensor) -> Tensor:
 def write(x: Tensor, new: Tensor, recorded: bool, fresh: bool = False) -> None:
     """x's elements become new's, of the same type; what shares x's memory sees it.
 
-    `recorded`: the history follows too. `fresh`: new was made for this and nobody else has it.
+    `recorded`: the history follows too, or the flag of a volatile value. `fresh`: new was made for this and nobody else has it.
     """
     recorder = MODES.recorder
-    if recorded and not (fresh and new.requires_grad and new.grad_fn is not None):
+    if (
+        recorded
+        and not new.volatile
+        and not (fresh and new.requires_grad and new.grad_fn is not None)
+    ):
         # a node of its own: new is somebody else's, or the old elements' gradient ends here
         builder = HISTORY if recorder is None else BUILDER
         new_history = builder.op("SliceScatter", snapshot(x), new, **_WHOLE)
@@ -355,3 +361,14 @@ def set_history(x: Tensor, node: Any, number: int) -> None:
     made._start(x.type)
     made._requires_grad, made._grad_fn, made.output_number = True, node, number
     _write_history(x, made, HISTORY)
+
+
+def set_flag(x: Tensor, flag: Flag) -> None:
+    """Give x the flag that a program's run leaves it with. Of a volatile one its base and other views follow."""
+    if isinstance(flag, Untracked) and flag.volatile:
+        made = Tensor.__new__(Tensor)
+        made._start(x.type)
+        made._requires_grad = flag
+        _write_history(x, made, HISTORY)
+    else:
+        x._requires_grad = flag

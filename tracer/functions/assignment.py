@@ -251,12 +251,15 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
     With a gradient through x and value, and through all views of x. Every key that x[key] takes.
     """
     new = value_for(x, value)
-    recorded = require_changeable(x, (new,))
+    keys = [
+        part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, Tensor)
+    ]
+    recorded = require_changeable(x, (new, *keys))
     if MODES.recorder is None and not recorded:
         _assign_elements(x, key, new)
         return
     if not _is_basic(key):
-        change(x, lambda old, part: updated(old, key, part), new)
+        change(x, lambda old, part, *_: updated(old, key, part), new, *keys)
         return
     part = get_item(x, key)
     copy_into(part, _filled(x, new, part.type.shape))

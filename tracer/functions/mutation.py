@@ -16,7 +16,7 @@ from ops.errors import ArgumentError, DTypeError, GradError, ShapeError
 from ops.types import is_floating, is_integer, short
 from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, cast
-from tracer.modes import MODES, no_grad
+from tracer.modes import INFERENCE, MODES, no_grad
 from tracer.tensor import Tensor
 from tracer.views import current, snapshot, write
 
@@ -48,7 +48,7 @@ def change(x: Tensor, function: Any, *operands: Any) -> Tensor:
 
 
 def require_changeable(x: Tensor, operands: Sequence[Any] = ()) -> bool:
-    """Whether a change of x by operands is recorded for gradients.
+    """Whether a change of x by operands is recorded for gradients, or makes x volatile.
 
     Raises `GradError` where a change would spoil gradients, and `ArgumentError` where x cannot be written to.
     """
@@ -58,10 +58,17 @@ def require_changeable(x: Tensor, operands: Sequence[Any] = ()) -> bool:
     view = x._view
     if view is not None and view.overlaps:
         raise _no_room(x)
-    if not MODES.grad_enabled or not is_floating(x.type.dtype):
+    if x.is_inference() and MODES.grad_enabled is not INFERENCE:
+        raise GradError(
+            f"{short(x.type)} was made in inference mode and cannot be changed in place outside of it; use x.clone()"
+        )
+    if not MODES.grad_enabled:
         return False
-    recorded = x.requires_grad or any(isinstance(y, Tensor) and y.requires_grad for y in operands)
-    if not recorded:
+    tensors = [y for y in operands if isinstance(y, Tensor)]
+    recorded = is_floating(x.type.dtype) and (
+        x.requires_grad or any(y.requires_grad for y in tensors)
+    )
+    if not recorded and not any(y.volatile for y in tensors):
         return False
     if x.grad_fn is None and x.requires_grad:
         raise GradError(

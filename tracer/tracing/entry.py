@@ -26,7 +26,7 @@ from tracer.tracing.guards import build_guard
 from tracer.tracing.questions import Question
 from tracer.tracing.record import Recorded
 from tracer.tracing.signature import Leaf
-from tracer.views import set_history
+from tracer.views import set_flag, set_history
 
 _UNKNOWN = object()
 
@@ -220,7 +220,7 @@ class Entry:
         onward = results[number : number + len(recorded.onward)]
         number += len(onward)
         for holder, flag in recorded.new_flags:
-            held_by(holder, leaves)._requires_grad = flag
+            set_flag(held_by(holder, leaves), flag)
         if onward:  # along the history that they came with
             backward([leaves[k] for k in recorded.onward], onward)
         if recorded.backward is not None:

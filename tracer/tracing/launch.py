@@ -22,6 +22,7 @@ from tracer.recording import Holder
 from tracer.tensor import Array, Tensor, is_plain
 from tracer.tracing.guarded import GuardedExecutable
 from tracer.tracing.signature import arrival_of
+from tracer.views import set_flag
 
 if TYPE_CHECKING:
     from tracer.execution import Executable
@@ -102,6 +103,7 @@ class _Writer:
             "ready_to_write": ready_to_write,
             "array_pointer": array_pointer,
             "array_to_write": array_to_write,
+            "set_flag": set_flag,
             "arrival_of": arrival_of,
             "allocate": allocate,
             "new": object.__new__,
@@ -156,7 +158,7 @@ class _Writer:
         self.require(
             f"({x}.__class__ is not Tensor and {x}.__class__ is not Parameter) or {x}.type is not {self.constant(leaf.type)} "
             f"or {x}._requires_grad is not {self.constant(leaf.requires_grad)} "
-            f"or ({x}._view is not None and {x}.requires_grad is not {leaf.requires_grad is True})"
+            f"or ({x}._view is not None and {x}._flag_now() is not {self.constant(leaf.requires_grad)})"
         )
         if leaf.requires_grad:
             self.require(f"arrival_of({x}) != {self.constant(leaf.value)}")
@@ -327,7 +329,7 @@ class _Writer:
         for holder, grad in grads:
             self.add(f"{holder}._grad = {grad}")
         for whose, new in recorded.new_flags:
-            self.add(f"{self.holder(whose)}._requires_grad = {self.constant(new)}")
+            self.add(f"set_flag({self.holder(whose)}, {self.constant(new)})")
 
     def give_back(self) -> None:
         """Return the results in their tree."""

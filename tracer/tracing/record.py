@@ -16,7 +16,7 @@ from tracer.autograd.hooks import refuse_left_over
 from tracer.calls import Applied, fold
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Node, Value
-from tracer.modes import MODES, Flag
+from tracer.modes import MODES, Flag, Untracked
 from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
 from tracer.tracing.arrays import NamedArrays
@@ -136,6 +136,7 @@ def record(
                 )
             recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves, sources)
             recorded.new_flags = recorder.restore_flags()
+            recorded.new_flags += _volatile_since(recorder, recorded, placeholders, signature)
             return recorded
     finally:
         recorder.questions = None  # and with it all elements, whoever keeps a Tensor of the trace
@@ -252,6 +253,25 @@ def _finish(
     nodes, recorded.applied = fold(recorder.builder.nodes, values, recorder.sites)
     recorded.graph = Graph(tuple(inputs), nodes, tuple(values), name=recorder.builder.name)
     return recorded
+
+
+def _volatile_since(
+    recorder: Recorder, recorded: Recorded, placeholders: list[Any], signature: Sequence[Leaf]
+) -> list[tuple[Holder, Flag]]:
+    """What was changed in place by something volatile, and so is volatile itself."""
+    changed: list[tuple[Holder, Tensor, Flag]] = [
+        (tensor, standing, tensor._requires_grad) for tensor, standing in recorder.mutated.values()
+    ]
+    changed += [
+        (k, placeholders[k], signature[k].requires_grad)
+        for k in recorded.mutated_arguments
+        if signature[k].kind == "tensor"
+    ]
+    return [
+        (holder, x._requires_grad)
+        for holder, x, before in changed
+        if isinstance(x._requires_grad, Untracked) and x._requires_grad is not before
+    ]
 
 
 def as_outside(x: Tensor) -> Tensor:
