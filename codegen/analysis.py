@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from codegen.errors import SpecError, Unsupported
+from codegen.lane_function import lane_function
 from codegen.scalar_text import Scalar, expression
 from codegen.source import words
 from codegen.spec import (
@@ -86,6 +87,7 @@ class Analysis:
         self.parts = spec.inner.parts if spec.inner else ()
         self.operands = {o.name: o for o in spec.operands}
         self.sizes = frozenset(spec.size_names)
+        self.functions = {f.name: lane_function(f) for f in spec.functions}
         self._check_names()
         number = 0
         stages = []
@@ -124,6 +126,7 @@ class Analysis:
             raise self._error(f"{spec.name!r} cannot be the name of a function")
         names = [o.name for o in spec.operands]
         names += [n for a in spec.axes for n in (a.name, *a.parts)]
+        names += [f.name for f in spec.functions]
         for name in names:
             self._check_name(name)
         twice = {n for n in names if names.count(n) > 1}
@@ -263,7 +266,7 @@ class Analysis:
     ) -> str | None:
         """The lane element of a text; None when it names sizes and numbers only, or lanes."""
         try:
-            value = expression(text, elements, sizes, {})
+            value = expression(text, elements, sizes, {}, self.functions)
         except Unsupported:
             return None
         except (TypeError, NameError, SyntaxError) as error:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codegen.kernels import Kernel, kernel
+from codegen.kernels import CompileError, Kernel, kernel
+from codegen.lane_function import calls, names
 from codegen.launch import argument_block, count, partial_size
 from codegen.spec import KernelSpec, Schedule, key
 
@@ -50,7 +51,8 @@ def compile_cpu(
 ) -> Kernel:
     """The machine code of a spec: void(lo, hi, address of an `argument_block`).
 
-    Equal specs share it, whatever their names. Without `with_text` the kernel's text is left empty
+    Equal specs share it, whatever their names. Raises `FunctionError` for a user's function that
+    cannot be compiled. Without `with_text` the kernel's text is left empty
     (printing takes half a millisecond); `text` gives it on demand.
     """
     schedule = schedule or Schedule()
@@ -62,9 +64,33 @@ def compile_cpu(
         from codegen.analysis import function_name
         from codegen.words import JIT_NAMES
 
-        return function(source or text(spec, schedule), function_name(spec), JIT_NAMES)
+        return function(
+            source or text(spec, schedule), function_name(spec), {**JIT_NAMES, **_prepared(spec)}
+        )
 
-    return kernel(key(spec, schedule), spec.name, build, text=source)
+    try:
+        return kernel(key(spec, schedule), spec.name, build, text=source)
+    except CompileError:
+        _refuse_raising(spec)
+        raise
+
+
+def _prepared(spec: KernelSpec) -> dict[str, Any]:
+    """The user's functions, compiled, by their names in the text. Raises `FunctionError`."""
+    if not spec.functions:
+        return {}
+    from codegen.lane_function_jit import prepare
+
+    return {f.name: prepare(f, element) for f, element in calls(spec)}
+
+
+def _refuse_raising(spec: KernelSpec) -> None:
+    """Raise `FunctionError` if it is a function of the user's because of which a kernel cannot stand alone."""
+    if spec.functions:
+        from codegen.lane_function_jit import refuse_raising
+
+        for f, element in calls(spec):
+            refuse_raising(f, element)
 
 
 def unjitted(
@@ -78,13 +104,13 @@ def unjitted(
     from codegen.analysis import function_name
     from codegen.words import PLAIN_NAMES
 
-    return function(text(spec, schedule), function_name(spec), PLAIN_NAMES)
+    return function(text(spec, schedule), function_name(spec), {**PLAIN_NAMES, **names(spec)})
 
 
-def function(source: str, name: str, names: Mapping[str, Any]) -> Callable[..., Any]:
+def function(source: str, name: str, known: Mapping[str, Any]) -> Callable[..., Any]:
     """The function `name` of a text; tracebacks show its lines."""
     file = f"<kernel {name}>"
-    namespace = dict(names)
+    namespace = dict(known)
     exec(compile(source, file, "exec"), namespace)
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     made: Callable[..., Any] = namespace[name]

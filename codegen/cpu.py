@@ -266,7 +266,10 @@ class _Printer:
         if isinstance(s, Load):
             out.line(f"{s.dst} = {self.access.load(s, looped, masked)}", note)
         elif isinstance(s, Let):
-            text = vector_text(s.text, lane_element(s.dtype), self.facts.elements)
+            count = "1" if not looped else "left" if masked else str(WIDTH)
+            text = vector_text(
+                s.text, lane_element(s.dtype), self.facts.elements, self.facts.functions, count
+            )
             out.line(f"{s.dst} = {text}", note)
         elif isinstance(s, Index):
             out.line(f"{s.dst} = {self._position(s.axis, looped)}", note)

@@ -13,7 +13,7 @@ index 0...0 is (`<operand>_origin`). Knows no Numba.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from codegen.analysis import Analysis, function_name, lane_element, memory_element
 from codegen.cuda_fold import CudaFolds
@@ -31,6 +31,7 @@ from codegen.spec import (
     KernelSpec,
     Let,
     Load,
+    ScalarFunction,
     Schedule,
     Stage,
     Statement,
@@ -46,7 +47,7 @@ class CudaText:
 
     `functions`: name -> text of the device functions it calls, callees first. `threads`: of a
     block, None when any number does. `arrays`: the memory element of each operand, in order;
-    `integers`: the names of the arguments behind them.
+    `integers`: the names of the arguments behind them. `users`: name -> function of the user's that it calls.
     """
 
     name: str
@@ -55,6 +56,7 @@ class CudaText:
     threads: int | None
     arrays: tuple[str, ...]
     integers: tuple[str, ...]
+    users: Mapping[str, ScalarFunction] = field(default_factory=dict)
 
 
 def cuda_text(
@@ -101,8 +103,10 @@ class _Printer:
             out.line(f"{name} = {text}")
         out.extend(body)
         arrays = tuple(memory_element(o.dtype) for o in spec.operands)
-        functions = device_functions(self.used)
-        return CudaText(function_name(spec), str(out), functions, threads, arrays, integers)
+        own = {f.name: f for f in spec.functions}
+        functions = device_functions({u: None for u in self.used if u[0] not in own})
+        users = {f"{name}_{e}": own[name] for name, e in self.used if name in own}
+        return CudaText(function_name(spec), str(out), functions, threads, arrays, integers, users)
 
     def _check(self) -> None:
         for o in self.spec.operands:
@@ -249,7 +253,8 @@ class _Printer:
             out.line(f"{s.dst} = {self._load(s)}", note)
         elif isinstance(s, Let):
             element = lane_element(s.dtype)
-            text = typed(s.text, element, self.facts.elements, self.facts.sizes, self.used)
+            facts = self.facts
+            text = typed(s.text, element, facts.elements, facts.sizes, self.used, facts.functions)
             out.line(f"{s.dst} = {text}", note)
         elif isinstance(s, Index):
             place = self.at.place(looped)[0] if s.axis == "*" else s.axis

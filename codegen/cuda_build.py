@@ -14,6 +14,8 @@ import numpy as np
 from codegen.compile import function
 from codegen.cuda import CudaText
 from codegen.cuda_functions import simulated
+from codegen.spec import ScalarFunction
+from codegen.user_function import entry
 from codegen.vector.elements import DTYPE
 
 _LITERALS: dict[str, Any] = {"inf": np.inf, "nan": np.nan, "bool_": np.bool_}
@@ -27,6 +29,7 @@ def simulator_kernel(kernel: CudaText) -> Any:
     names = _LITERALS | DTYPE | {"cuda": cuda}
     for name, text in kernel.functions.items():
         names[name] = simulated(name) or function(text, name, names)
+    names |= kernel.users
     return cuda.jit(function(kernel.text, kernel.name, names))
 
 
@@ -44,6 +47,7 @@ def ptx(kernel: CudaText, compute_capability: tuple[int, int]) -> str:
         names = _LITERALS | DTYPE | {"cuda": cuda, "libdevice": libdevice}
         for name, text in kernel.functions.items():
             names[name] = cuda.jit(device=True)(function(text, name, names))
+        names |= {name: _device(user, cuda.jit(device=True)) for name, user in kernel.users.items()}
         arrays = [_array(types, e) for e in kernel.arrays]
         signature = types.void(*arrays, *[types.int64] * len(kernel.integers))
         code, _ = cuda.compile(
@@ -54,6 +58,16 @@ def ptx(kernel: CudaText, compute_capability: tuple[int, int]) -> str:
             cc=compute_capability,
         )
     return str(code)
+
+
+def _device(user: ScalarFunction, jit: Any) -> Any:
+    """A function of the user's for a device."""
+    whole = entry(user.function, jit)  # type: ignore[arg-type]
+    if user.part is None:
+        return whole
+    operands = ", ".join(f"x{k}" for k in range(user.arity))
+    text = f"def part({operands}):\n    return whole({operands})[{user.part}]\n"
+    return jit(function(text, "part", {"whole": whole}))
 
 
 def _array(types: Any, element: str) -> Any:

@@ -1,4 +1,6 @@
-"""The errors of code generation. Who meets one has handed it a faulty or an unprintable kernel."""
+"""The errors of code generation. Who meets one has handed it a faulty or an unprintable kernel, or
+a function that it cannot compile.
+"""
 
 from __future__ import annotations
 
@@ -12,3 +14,7 @@ class SpecError(ValueError):
 
 class Unsupported(NotImplementedError):  # noqa: N818  it says "no", not that something went wrong
     """A specification or schedule that a target cannot run. The message says which part."""
+
+
+class FunctionError(ValueError):
+    """A function of the user's that no kernel can call. The message is for the user, and names the function."""

@@ -18,20 +18,31 @@ from codegen.vector.elements import DTYPE
 _MAKES_VECTORS = {"full", "lane_index", "below"}
 
 
-def vector_text(text: str, element: str, values: Collection[str]) -> str:
+def vector_text(
+    text: str,
+    element: str,
+    values: Collection[str],
+    functions: Collection[str] = (),
+    count: str = "",
+) -> str:
     """The text of a statement with lanes of `element`; `values` are the names of vectors that it
-    may use.
+    may use, `functions` those of the user's functions, which work on `count` lanes.
     """
     used = words(text)
-    return _vector_text(text, element, tuple(sorted(used.intersection(values))))
+    called = tuple(sorted(used.intersection(functions)))
+    return _vector_text(
+        text, element, tuple(sorted(used.intersection(values))), called, count if called else ""
+    )
 
 
 @lru_cache(maxsize=4096)
-def _vector_text(text: str, element: str, values: tuple[str, ...]) -> str:
+def _vector_text(
+    text: str, element: str, values: tuple[str, ...], functions: tuple[str, ...], count: str
+) -> str:
     if values and "(" not in text:
         return text
     tree = ast.parse(text, mode="eval").body
-    widener = _Widener(set(values))
+    widener = _Widener(set(values), set(functions), count)
     vector = widener.walk(tree)
     if vector:
         return ast.unparse(tree) if widener.changed else text
@@ -43,8 +54,9 @@ class _Widener:
     without one.
     """
 
-    def __init__(self, values: set[str]) -> None:
-        self.values, self.changed = values, False
+    def __init__(self, values: set[str], functions: set[str], count: str) -> None:
+        self.values, self.functions, self.count = values, functions, count
+        self.changed = False
 
     def walk(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -62,6 +74,9 @@ class _Widener:
                         full = ast.Name("full", ast.Load())
                         node.args[k] = ast.Call(full, [node.args[k]], [])
                         self.changed = True
+            if name in self.functions:
+                node.args.insert(0, ast.parse(self.count, mode="eval").body)
+                self.changed = True
             return True
         if isinstance(node, ast.Name):
             return node.id in self.values

@@ -22,6 +22,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 from numba.core.registry import cpu_target
 
+from codegen.errors import FunctionError
+
 # Called on the error path and defined nowhere: the object file shows whether the path survived.
 RAISED = "kernel_raised"
 _SIGNATURE = types.void(types.int64, types.int64, types.int64)
@@ -90,6 +92,8 @@ def compile_object(function: Callable[..., Any], symbol: str) -> bytes:
     with global_compiler_lock:
         try:
             return _compile(function, symbol, *contexts())
+        except FunctionError:
+            raise
         except Exception:
             # It says more than kernel text does (a user's compiled function, say): with all of
             # Numba, which takes longer to load, or else fails with a message of its own.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from codegen.errors import Unsupported
@@ -164,8 +165,14 @@ def _render(name: str, element: str, result: str, texts: list[str], used: Used) 
     return f"{name}_{element}({', '.join(map(bare, texts))})"
 
 
-def expression(text: str, elements: Mapping[str, str], sizes: Collection[str], used: Used) -> Any:
-    """The text of a statement read with names of values (name -> element) and of sizes.
+def expression(
+    text: str,
+    elements: Mapping[str, str],
+    sizes: Collection[str],
+    used: Used,
+    functions: Mapping[str, VectorFunction] = MappingProxyType({}),
+) -> Any:
+    """The text of a statement read with names of values (name -> element), of sizes, and of the user's functions.
 
     A `Scalar`; or a `Size` or a number where no value is in it. TypeError says which elements do
     not fit together.
@@ -177,6 +184,8 @@ def expression(text: str, elements: Mapping[str, str], sizes: Collection[str], u
             names[name] = Scalar(elements[name], name, used)
         elif name in sizes:
             names[name] = Size(name)
+        elif name in functions:
+            names[name] = _caller(functions[name], converted=True)
         elif name not in _NAMES:
             raise NameError(f"no value, size or function {name!r}")
     _current.used = used
@@ -184,10 +193,15 @@ def expression(text: str, elements: Mapping[str, str], sizes: Collection[str], u
 
 
 def typed(
-    text: str, element: str, elements: Mapping[str, str], sizes: Collection[str], used: Used
+    text: str,
+    element: str,
+    elements: Mapping[str, str],
+    sizes: Collection[str],
+    used: Used,
+    functions: Mapping[str, VectorFunction] = MappingProxyType({}),
 ) -> str:
     """`expression` as text of the given element, whatever it is made of."""
-    value = expression(text, elements, sizes, used)
+    value = expression(text, elements, sizes, used, functions)
     if isinstance(value, Scalar):
         return bare(value.text)
     if isinstance(value, Size):
@@ -207,7 +221,9 @@ def function_text(name: str, element: str, used: Used) -> str:
 _current = threading.local()  # .used: of the expression that is being read
 
 
-def _caller(function: VectorFunction) -> Any:
+def _caller(function: VectorFunction, converted: bool = False) -> Any:
+    """A function's call written down; `converted`: what it gives is made an element of its own."""
+
     def call(*operands: Any) -> Scalar:
         if not any(isinstance(x, Reading) for x in operands):
             operands = tuple(map(_full, operands))
@@ -215,6 +231,7 @@ def _caller(function: VectorFunction) -> Any:
         texts = [bare(x.text) if isinstance(x, Scalar) else _operand(element, x) for x in operands]
         _current.used[function.name, element] = None
         text = f"{function.name}_{element}({', '.join(texts)})"
+        text = f"{element}({text})" if converted else text
         return Scalar(function.result(element), text, _current.used)
 
     return call

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ops.compute import Folding as Folding
+from ops.compute import ScalarFunction as ScalarFunction
 
 WIDTH = 16  # lanes of a vector value, on every CPU
 CHUNK = 4096  # elements of a reduced index that share one set of lanes
@@ -163,13 +164,14 @@ class Stage:
 class KernelSpec:
     """Axes, operands and stages. Arguments at run time, in this order: the operands' pointers, the
     axes' sizes (rows in order, then inner, then the parts of the inner axis), then the run-time
-    strides operand by operand.
+    strides operand by operand. `functions`: the user's, which texts call by name.
     """
 
     name: str
     axes: tuple[Axis, ...]
     operands: tuple[Operand, ...]
     stages: tuple[Stage, ...]
+    functions: tuple[ScalarFunction, ...] = ()
 
     @property
     def rows(self) -> tuple[Axis, ...]:

@@ -9,7 +9,7 @@ lanes; whoever lowers the text rounds its result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ops.types import Type
@@ -37,14 +37,33 @@ class Folding:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """A Python function of floats that texts call by `name`, which nothing else in this world has: it holds a hash of what the
+    function is made of. `part`: the result's place in the tuple that the function gives, None if it gives a number.
+    """
+
+    name: str
+    arity: int
+    part: int | None = None
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+
+    def __call__(self, *numbers: Any) -> Any:
+        """What it gives for numbers, in Python."""
+        assert self.function is not None
+        result = self.function(*numbers)
+        return result if self.part is None else result[self.part]
+
+
+@dataclass(frozen=True, slots=True)
 class Scalar:
     """Element by element; operands broadcast. `text` may be a function of (operand types, result type, attributes).
 
-    `expensive`: computing it twice costs more than reading it back.
+    `expensive`: computing it twice costs more than reading it back. `functions`: of the user's, which the text calls.
     """
 
     text: str | Callable[[Sequence[Type], Type, Attributes], str]
     expensive: bool = False
+    functions: tuple[ScalarFunction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

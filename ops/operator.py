@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -130,12 +131,13 @@ class ErrorSample:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Operator:
     """Everything that is known of an operator. See the modules of `ops` for the declarations.
 
     `inputs`: names; the last may be variadic (`*inputs`). `ulp`: how far compiled results may be from the reference's, in
-    units in the last place of the result type; 0 means equal bits. `dtypes`: element types of operand 0.
+    units in the last place of the result type; 0 means equal bits. `dtypes`: element types of operand 0. `calls_user`: its text
+    calls functions of the user's, which run compiled in an eager call too.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Operator:
     ulp: float
     random: bool
     algebra: Algebra = NONE
+    calls_user: bool = False
 
     @property
     def is_view(self) -> bool:
@@ -213,12 +216,29 @@ _TABLE: dict[str, Operator] = {}
 TABLE: Mapping[str, Operator] = MappingProxyType(_TABLE)
 
 
+_USERS: weakref.WeakValueDictionary[str, Operator] = weakref.WeakValueDictionary()
+
+
 def lookup(name: str) -> Operator:
     """The operator of that name. Raises `ArgumentError` if there is none."""
-    try:
-        return _TABLE[name]
-    except KeyError:
-        raise ArgumentError(f"there is no operator {name!r}") from None
+    found = find(name)
+    if found is None:
+        raise ArgumentError(f"there is no operator {name!r}")
+    return found
+
+
+def find(name: str) -> Operator | None:
+    """The operator of that name: of the table, or one of the user's that somebody still has."""
+    return _TABLE.get(name) or _USERS.get(name)
+
+
+def register(record: Operator) -> None:
+    """Let an operator of the user's be found by its name, as long as it lives."""
+    if record.name in _TABLE:
+        raise ArgumentError(
+            f"{record.name} is the name of an operator that exists; choose another one"
+        )
+    _USERS[record.name] = record
 
 
 def operator(

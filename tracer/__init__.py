@@ -51,6 +51,7 @@ from tracer.checkpoint import load_file as load_file
 from tracer.checkpoint import save_checkpoint as save_checkpoint
 from tracer.checkpoint import save_file as save_file
 from tracer.config import configure_logging as _configure_logging
+from tracer.custom_operators import op as op
 from tracer.errors import AnomalyError as AnomalyError
 from tracer.errors import ArgumentError as ArgumentError
 from tracer.errors import BoundsError as BoundsError

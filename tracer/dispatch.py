@@ -22,6 +22,7 @@ from ops.operator import (
     lookup,
 )
 from ops.types import Type
+from tracer.config import CONFIG
 from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
 from tracer.source import user_line
 from tracer.tensor import Tensor
@@ -76,18 +77,8 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         types = op.infer([x.type for x in inputs], normal)
         if _by_kernel(op, types):
             outputs = run_kernel(op, inputs, normal)
-            for y in outputs:
-                y._requires_grad = mark
-            return outputs[0] if len(outputs) == 1 else outputs
-        arrays = [x.array for x in inputs]
-        results = run_reference(op, arrays, normal)
-        if not op.is_view:
-            results = tuple(_own(a, arrays) for a in results)
-        outputs = tuple(Tensor.of_array(a, t) for a, t in zip(results, types, strict=True))
-        if op.is_view:
-            for y in outputs:
-                if np.may_share_memory(y.array, arrays[0]):
-                    y._changes = inputs[0].changes()
+        else:
+            outputs = _run_here(op, inputs, normal, types)
         if MODES.anomaly is not None:
             from tracer.autograd.anomaly import look_at
 
@@ -108,6 +99,22 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
     return outputs[0] if len(outputs) == 1 else outputs
 
 
+def _run_here(
+    op: Operator, inputs: tuple[Tensor, ...], attrs: Any, types: Sequence[Type]
+) -> tuple[Tensor, ...]:
+    """The operator's reference, at once."""
+    arrays = [x.array for x in inputs]
+    results = run_reference(op, arrays, attrs)
+    if not op.is_view:
+        results = tuple(_own(a, arrays) for a in results)
+    outputs = tuple(Tensor.of_array(a, t) for a, t in zip(results, types, strict=True))
+    if op.is_view:
+        for y in outputs:
+            if np.may_share_memory(y.array, arrays[0]):
+                y._changes = inputs[0].changes()
+    return outputs
+
+
 def _flags(op: Operator, inputs: tuple[Tensor, ...]) -> tuple[tuple[bool, ...] | None, Flag]:
     """Which inputs need gradients, None if there is nothing to record; and the mark of the results."""
     mode = MODES.grad_enabled
@@ -123,7 +130,10 @@ def _flags(op: Operator, inputs: tuple[Tensor, ...]) -> tuple[tuple[bool, ...] |
 
 
 def _by_kernel(op: Operator, types: Sequence[Type]) -> bool:
-    """Whether an eager operation runs its kernel. Random operators have one body for all: its bits, also here."""
+    """Whether an eager operation runs its kernel. Random operators and those that call functions of the user's have one body for
+    all: its bits, also here."""
+    if op.calls_user:
+        return CONFIG.jit
     return op.random and (bool(op.ulp) or int(types[0].size) > _FEW)
 
 
@@ -131,7 +141,7 @@ def compute(
     op: Operator, arrays: list[np.ndarray[Any, Any]], types: Sequence[Type], attrs: Attributes
 ) -> tuple[Any, ...]:
     """What an eager operation computes, from arrays to arrays."""
-    if not op.random or not _by_kernel(op, op.infer(list(types), attrs)):
+    if not (op.random or op.calls_user) or not _by_kernel(op, op.infer(list(types), attrs)):
         return run_reference(op, arrays, attrs)
     tensors = tuple(Tensor.of_array(a, t) for a, t in zip(arrays, types, strict=True))
     return tuple(y._data() for y in run_kernel(op, tensors, attrs))
@@ -168,7 +178,7 @@ def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> tuple[Te
     from tracer.execution import Executable
     from tracer.graph import GraphBuilder
 
-    key = (op.name, tuple(x.type for x in inputs), attrs.key)
+    key = (op, tuple(x.type for x in inputs), attrs.key)
     executable = _KERNELS.get(key)
     if executable is None:
         builder = GraphBuilder(op.name)

@@ -51,7 +51,7 @@ def _describe(type_: Any) -> tuple[str, bool] | None:
     return (SCALAR_ELEMENT.get(types.unliteral(type_), "f64"), False) if is_number(type_) else None
 
 
-def _lead(function: Function, args: Sequence[Any]) -> str | None:
+def lead(function: Function, args: Sequence[Any]) -> str | None:
     """The element that a call works on; None when its arguments do not fit."""
     operands = [found for t in args if (found := _describe(t)) is not None]
     if len(operands) != len(args) or not any(vector for _, vector in operands):
@@ -66,7 +66,7 @@ def lane_typing(function: Function) -> Typing:
     """The typing rule of a function on lanes."""
 
     def typing(*args: Any) -> Any:
-        element = _lead(function, args)
+        element = lead(function, args)
         if element is None:
             return None
         wanted = (
@@ -89,7 +89,7 @@ def primitive_lowering(primitive: Primitive) -> Lowering:
     emit = EMIT[primitive.name]
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return emit(builder, _lead(primitive, sig.args), *_vectors(builder, sig, args))
+        return emit(builder, lead(primitive, sig.args), *_vectors(builder, sig, args))
 
     return lower
 
@@ -98,7 +98,7 @@ def function_lowering(function: VectorFunction) -> Lowering:
     """The IR of a vector function's call: its body, run on `Emitted` values."""
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        element = _lead(function, sig.args)
+        element = lead(function, sig.args)
         assert element is not None
         values = (Emitted(builder, element, x) for x in _vectors(builder, sig, args))
         return function.bodies[element](*values).value

@@ -14,7 +14,7 @@ import numpy as np
 
 from ops import table as table
 from ops.errors import ParseError, TracerError
-from ops.operator import TABLE, ArrayData, Attributes, Operator
+from ops.operator import ArrayData, Attributes, Operator, find
 from ops.types import Type
 from tracer.graph import NOWHERE, Graph, Node, Origin, Value
 from tracer.ir.reader import Constants, Reader
@@ -157,10 +157,12 @@ class _Parser:
             reader.expect(" : ")
             results.append((name, Value(reader.type())))
         reader.expect(" = ")
-        op = TABLE.get(word := reader.word("the name of an operator"))
+        op = find(word := reader.word("the name of an operator"))
         if op is None:
             reader.position -= len(word)
-            reader.fail(f"there is no operator {word!r}")
+            reader.fail(
+                f"there is no operator {word!r}; one of your own must be made with tracer.op before"
+            )
         attrs = self._attributes(reader, op)
         reader.expect("(")
         inputs = self._operands(reader, graph)

@@ -8,7 +8,7 @@ text.
 from __future__ import annotations
 
 from ops.errors import TracerError, VerifyError
-from ops.operator import TABLE
+from ops.operator import find
 from tracer.graph import Graph, Node, Value
 from tracer.ir.literals import attribute_text
 from tracer.ir.parser import MAXIMUM_NESTING, arity_problem
@@ -45,7 +45,7 @@ def _check(graph: Graph, root: Graph, depth: int) -> None:
 def _problem(node: Node, known: set[Value]) -> str:
     """What is wrong with a node, or nothing. `known` are the values defined before it."""
     op = node.op
-    if TABLE.get(op.name) is not op:
+    if find(op.name) is not op:
         return f"the operator {op.name} is not the one of that name in the table"
     for position, value in enumerate(node.inputs):
         if value not in known:

@@ -322,7 +322,7 @@ def _kernel_name(group: Group) -> str:
     for step in group.steps:
         if step.kind == "view":
             continue
-        name = step.node.op.name.lower()
+        name = step.node.op.name.lower().replace(".", "_")
         if not names or names[-1] != name:
             names.append(name)
     if len(names) > 5:

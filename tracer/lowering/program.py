@@ -14,9 +14,10 @@ import numpy as np
 
 from codegen import compile as kernels
 from codegen import gemm
+from codegen.errors import FunctionError
 from codegen.runtime import AddressOf, HostCall, Row, Slot
 from ops.compute import Host
-from ops.errors import TracerError
+from ops.errors import ArgumentError, TracerError
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout
@@ -81,7 +82,10 @@ class Memory:
         """The rows of a part, its kernels compiled or loaded."""
         if planned.bound is not None:
             bound = planned.bound
-            kernel = kernels.compile_cpu(bound.spec, bound.schedule, bound.notes)
+            try:
+                kernel = kernels.compile_cpu(bound.spec, bound.schedule, bound.notes)
+            except FunctionError as error:
+                raise ArgumentError(f"{error}{_used_at(planned.nodes)}") from None
             planned.text, planned.origin = kernel.text, kernel.origin
             block = kernels.argument_block(
                 bound.spec,
@@ -151,6 +155,12 @@ class Memory:
                 _array_at(resolve(p, words), y)[...] = array
 
         return call
+
+
+def _used_at(nodes: Sequence[Node]) -> str:
+    """Where the user's functions are called, for a message."""
+    lines = dict.fromkeys(n.source for n in nodes if n.op.calls_user and n.source)
+    return f"\n  used at {', '.join(lines)}" if lines else ""
 
 
 def _array_at(address: int, layout: Layout) -> np.ndarray[Any, Any]:

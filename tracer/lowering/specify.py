@@ -14,7 +14,7 @@ from typing import Any
 
 from codegen.schedule import schedule_for
 from codegen.spec import Combine, Fold, KernelSpec, Load, Schedule, Stage, Statement, Store
-from ops.compute import Scalar
+from ops.compute import Scalar, ScalarFunction
 from tracer.graph import Value
 from tracer.lowering.accesses import Access, Accesses
 from tracer.lowering.groups import Group, Shape, Step
@@ -68,7 +68,11 @@ class Specifier:
         stages = tuple(self._stages())
         every = self.accesses.all
         spec = KernelSpec(
-            self.name, self.iteration.axes(), tuple(map(self.iteration.operand, every)), stages
+            self.name,
+            self.iteration.axes(),
+            tuple(map(self.iteration.operand, every)),
+            stages,
+            self._functions(),
         )
         return Bound(
             spec,
@@ -83,6 +87,12 @@ class Specifier:
             self._notes(spec),
             self.group,
         )
+
+    def _functions(self) -> tuple[ScalarFunction, ...]:
+        """The user's functions that texts call."""
+        computes = (s.node.op.compute for s in self.group.steps)
+        found = (f for c in computes if isinstance(c, Scalar) for f in c.functions)
+        return tuple(dict.fromkeys(found))
 
     def _stages(self) -> list[Stage]:
         self._depths()

@@ -133,6 +133,9 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
         yield from _method(
             value.__func__, item.owner or Found(value.__self__, keep(value.__self__), ""), keep
         )
+    elif type(value).__module__ == "tracer.custom_operators":
+        for function in value.functions():
+            yield Found(function, keep(function), item.name), {}
     elif isinstance(value, functools.partial):
         yield from _called(Found(value.func, keep(value.func), item.name), keep)
     elif isinstance(value, type) and _is_function_class(value):

@@ -1,0 +1,306 @@
+"""A function of the user's on numbers: everything that decides what it computes, as a key, and the
+function in a form that a compiler takes.
+
+It may use numbers and tuples of them, the modules math and numpy, Python's builtins, and other such
+functions, whatever Numba made of them. All of that is part of the key, so a changed constant is
+another function. Knows Python's code objects. Must not import Numba, nor know kernels.
+"""
+
+from __future__ import annotations
+
+import builtins
+import cmath
+import dis
+import hashlib
+import inspect
+import math
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from codegen.errors import FunctionError
+
+_MODULES: dict[Any, str] = {math: "math", np: "numpy", cmath: "cmath", builtins: "builtins"}
+_NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
+_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+Jit = Callable[[types.FunctionType], Any]
+
+
+def python_function(value: Any) -> types.FunctionType | None:
+    """The Python function in what a user calls a function: itself, in Numba's dispatcher, in an operator made of one."""
+    if isinstance(value, types.FunctionType):
+        return value
+    inner = inspect.getattr_static(value, "py_func", None)
+    if inner is None or isinstance(value, type):
+        return None
+    inner = value.py_func
+    return inner if isinstance(inner, types.FunctionType) else None
+
+
+def described(function: types.FunctionType) -> str:
+    """Its name and where it stands, for messages."""
+    code = function.__code__
+    return f"{function.__name__} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def parameters(function: types.FunctionType) -> tuple[str, ...]:
+    """The names of its operands: positional parameters without a default. Raises `FunctionError` for other kinds."""
+    found = inspect.signature(function).parameters.values()
+    for p in found:
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or (
+            p.kind is p.KEYWORD_ONLY and p.default is p.empty
+        ):
+            raise FunctionError(
+                f"{described(function)} takes {p}, but an operator has a fixed number of operands: positional parameters. "
+                "What is constant may be a parameter with a default"
+            )
+    names = tuple(p.name for p in found if p.default is p.empty)
+    if not names:
+        raise FunctionError(
+            f"{described(function)} has no operand; it needs a parameter without a default"
+        )
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Something outside that a function uses: its name, its value then, and how to find its value now."""
+
+    name: str
+    value: Any
+    holder: Any
+    key: Any
+
+    def now(self) -> Any:
+        """The value now; the `Used` itself if there is none."""
+        if isinstance(self.holder, types.CellType):
+            try:
+                return self.holder.cell_contents
+            except ValueError:
+                return self
+        if isinstance(self.holder, types.FunctionType):
+            return getattr(self.holder, self.key)
+        return self.holder.get(self.key, self)
+
+
+def used(function: types.FunctionType) -> Iterator[Used]:
+    """What it uses from outside: closures, globals, defaults; each once."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        found = Used(name, None, cell, None)
+        yield Used(name, _present(function, found), cell, None)
+    for name in _global_names(function.__code__):
+        if name in function.__globals__:
+            yield Used(name, function.__globals__[name], function.__globals__, name)
+        elif hasattr(builtins, name):
+            yield Used(name, getattr(builtins, name), vars(builtins), name)
+        else:
+            raise FunctionError(
+                f"{described(function)} uses the name {name}, which is not defined (yet)"
+            )
+    for key in ("__defaults__", "__kwdefaults__", "__code__"):
+        yield Used(key, getattr(function, key), function, key)
+
+
+def _present(function: types.FunctionType, found: Used) -> Any:
+    value = found.now()
+    if value is found:
+        raise FunctionError(
+            f"{described(function)} uses the variable {found.name} around it, which has no value (yet)"
+        )
+    return value
+
+
+def _global_names(code: types.CodeType) -> list[str]:
+    names: dict[str, None] = {}
+    pending = [code]
+    while pending:
+        current = pending.pop()
+        names.update((i.argval, None) for i in dis.get_instructions(current) if i.opname in _LOADS)
+        pending.extend(c for c in current.co_consts if isinstance(c, types.CodeType))
+    return list(names)
+
+
+# ---- the key -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a function is made of: a hash of it, and the things outside that it uses, to see whether they are still the same."""
+
+    digest: str
+    uses: tuple[Used, ...]
+
+    def is_current(self) -> bool:
+        """Whether everything outside is what it was."""
+        return all(_same(u.now(), u.value) for u in self.uses)
+
+
+def _same(now: Any, then: Any) -> bool:
+    return now is then or (
+        type(now) is type(then) and isinstance(now, _NUMBERS) and repr(now) == repr(then)
+    )
+
+
+def content(function: types.FunctionType) -> Content:
+    """What a function and those that it calls are made of. Raises `FunctionError` for what no kernel can hold."""
+    uses: list[Used] = []
+    text = _function_text(function, (), uses)
+    return Content(hashlib.blake2b(text.encode(), digest_size=10).hexdigest(), tuple(uses))
+
+
+def _function_text(
+    function: types.FunctionType, callers: tuple[types.FunctionType, ...], uses: list[Used]
+) -> str:
+    if function in callers:
+        raise FunctionError(
+            f"{described(function)} calls itself; a kernel has no room for that, write a loop"
+        )
+    code = function.__code__
+    if code.co_flags & _GENERATORS:
+        raise FunctionError(
+            f"{described(function)} is a generator or a coroutine, not a function of numbers"
+        )
+    parts = [_code_text(function, code)]
+    for u in used(function):
+        uses.append(u)
+        if u.key == "__code__":
+            continue
+        parts.append(
+            f"{u.name}={_value_text(function, u.name, u.value, (*callers, function), uses)}"
+        )
+    return f"function({'; '.join(parts)})"
+
+
+def _code_text(function: types.FunctionType, code: types.CodeType) -> str:
+    constants = [
+        _code_text(function, c) if isinstance(c, types.CodeType) else _constant_text(c)
+        for c in code.co_consts
+    ]
+    table = getattr(code, "co_exceptiontable", b"")
+    return repr((code.co_code, table, code.co_names, code.co_varnames, code.co_argcount, constants))
+
+
+def _constant_text(value: Any) -> str:
+    if isinstance(value, frozenset):
+        return f"frozenset({', '.join(sorted(map(_constant_text, value)))})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_constant_text, value))})"
+    return f"{type(value).__name__} {value!r}"
+
+
+def _value_text(
+    function: types.FunctionType,
+    name: str,
+    value: Any,
+    callers: tuple[types.FunctionType, ...],
+    uses: list[Used],
+) -> str:
+    if isinstance(value, np.generic) and value.dtype.kind in "biufc":
+        return f"{value.dtype} {value!r}"
+    if isinstance(value, _NUMBERS):
+        return _constant_text(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(_value_text(function, name, v, callers, uses) for v in value)})"
+    if isinstance(value, dict) and name == "__kwdefaults__":
+        items = (f"{k}={_value_text(function, k, v, callers, uses)}" for k, v in value.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, types.ModuleType):
+        if value in _MODULES:
+            return f"module {_MODULES[value]}"
+        raise _refused(
+            function, name, value, f"use `from {value.__name__} import ...` for what it needs of it"
+        )
+    inner = python_function(value)
+    if inner is not None:
+        return _function_text(inner, callers, uses)
+    where = _library_name(value)
+    if where:
+        return where
+    raise _refused(
+        function,
+        name,
+        value,
+        "it may use numbers, tuples of numbers, math, numpy and functions of numbers",
+    )
+
+
+def _library_name(value: Any) -> str:
+    """Where something of Python's or NumPy's stands, "" for anything else."""
+    name = getattr(value, "__name__", None)
+    if not isinstance(name, str):
+        return ""
+    for module, label in _MODULES.items():
+        if vars(module).get(name) is value:
+            return f"{label}.{name}"
+    origin = type(value).__module__.partition(".")[0]
+    return (
+        f"numba {value!r}" if origin == "numba" and "Dispatcher" not in type(value).__name__ else ""
+    )
+
+
+def _refused(function: types.FunctionType, name: str, value: Any, hint: str) -> FunctionError:
+    kind = (
+        "the module" if isinstance(value, types.ModuleType) else f"of class {type(value).__name__}:"
+    )
+    shown = value.__name__ if isinstance(value, types.ModuleType) else f"{value!r:.40}"
+    return FunctionError(
+        f"{described(function)} uses {name}, {kind} {shown}, which a kernel cannot hold; {hint}"
+    )
+
+
+# ---- for compilers -------------------------------------------------------------------------------
+
+
+def entry(function: types.FunctionType, jit: Jit) -> Any:
+    """The function of its operands alone, compiled by `jit`; defaults are constants."""
+    operands = parameters(function)
+    whole = rebuilt(function, jit)
+    if len(operands) == len(inspect.signature(function).parameters):
+        return whole
+    given = ", ".join(f"x{k}" for k in range(len(operands)))
+    names: dict[str, Any] = {"whole": whole}
+    exec(f"def entry({given}):\n    return whole({given})\n", names)
+    return jit(names["entry"])
+
+
+def functions(function: types.FunctionType) -> list[types.FunctionType]:
+    """The function and all those that it calls, each once."""
+    found = {function: None}
+    pending = [function]
+    while pending:
+        for u in used(pending.pop()):
+            values = u.value if isinstance(u.value, tuple) else (u.value,)
+            new = [f for v in values if (f := python_function(v)) is not None and f not in found]
+            found.update(dict.fromkeys(new))
+            pending += new
+    return list(found)
+
+
+def rebuilt(function: types.FunctionType, jit: Jit) -> Any:
+    """The function compiled by `jit`, and so are all those that it calls, whatever was made of them before."""
+    names: dict[str, Any] = {"__builtins__": builtins}
+    cells: list[types.CellType] = []
+    for u in used(function):
+        value = _compilable(u.value, jit)
+        if isinstance(u.holder, types.CellType):
+            cells.append(types.CellType(value))
+        elif isinstance(u.holder, dict) and u.holder is not vars(builtins):
+            names[u.name] = value
+    made = types.FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, tuple(cells) or None
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__module__ = function.__module__
+    return jit(made)
+
+
+def _compilable(value: Any, jit: Jit) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_compilable(v, jit) for v in value)
+    inner = python_function(value)
+    return value if inner is None else rebuilt(inner, jit)
