@@ -467,10 +467,12 @@ INTERNAL = {
     "Constant": "what tracer.tensor makes in a trace",
     "Dimension": "a symbolic size as a value",
     "Flatten": "tracer.flatten takes any axes together, which is a Reshape",
+    "Gate": "products of gradient rules that share a factor",
     "If": "control flow",
     "Loop": "control flow",
     "PhiloxBits": "what random numbers are made of",
     "Scan": "control flow",
+    "Xdivy": "the quotient of gradient rules",
 }
 
 

@@ -12,15 +12,7 @@ import numpy as np
 
 from ops.compute import Composite
 from ops.errors import TracerError
-from ops.operator import (
-    Application,
-    Attributes,
-    Derived,
-    Operator,
-    RuleBuilder,
-    ZeroGradient,
-    lookup,
-)
+from ops.operator import Application, Attributes, Derived, Operator, RuleBuilder, lookup
 from ops.types import Type
 from tracer.config import CONFIG
 from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
@@ -92,7 +84,7 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
     if mark is not False:
         for y in outputs:
             y._requires_grad = mark
-    elif needs is not None and not isinstance(op.vjp, ZeroGradient):
+    elif needs is not None:
         from tracer.autograd.history import attach
 
         attach(op, inputs, normal, outputs, needs)

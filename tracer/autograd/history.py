@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ops.errors import GradError
-from ops.operator import Application, Attributes, NoGradient, Operator
+from ops.operator import Application, Attributes, NoGradient, Operator, ZeroGradient
 from ops.types import Type, is_floating, short
 from tracer.autograd.hooks import (
     AccumulateGrad,
@@ -178,6 +178,11 @@ class Node:
         if isinstance(self.op.vjp, NoGradient):
             raise GradError(
                 f"{self.op.name} has no gradient: {self.op.vjp.reason}; recorded at {self.origin.source}"
+            )
+        if isinstance(self.op.vjp, ZeroGradient):
+            return tuple(
+                builder.zeros(x.type) if need else None
+                for x, need in zip(self.inputs, self.needs, strict=True)
             )
         outputs = []
         for number, y in enumerate(self.outputs):

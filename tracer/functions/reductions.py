@@ -7,7 +7,7 @@ from typing import Any
 
 from ops.errors import ArgumentError, ShapeError
 from ops.types import UNSIGNED, dtype_name, is_floating, normalize_axes, normalize_axis, short
-from tracer.dispatch import apply
+from tracer.dispatch import BUILDER, apply
 from tracer.functions.applying import as_floating, elementwise, strong
 from tracer.functions.creation import as_tensor, cast
 from tracer.functions.logic import as_truth
@@ -226,7 +226,7 @@ def vector_norm(x: Any, /, axis: Axis = None, keepdims: bool = False, ord: float
 
     Orders inf and -inf: the largest and smallest |x|; 0: how many are not 0.
 
-    The Euclidean one is taken in float64; its gradient at 0 is 0. Integers become float32.
+    Taken in float64; of order 0 it is exact. The gradient at 0 is 0. Integers become float32.
     """
     x = as_floating(x)
     if not isinstance(ord, int | float):
@@ -241,9 +241,11 @@ def vector_norm(x: Any, /, axis: Axis = None, keepdims: bool = False, ord: float
     if ord == -math.inf:
         return _extremum("ReduceMin", size, axis, keepdims)
     if ord == 0:
-        return cast(count_nonzero(x, axis, keepdims), x.type.dtype)
-    total = reduce("ReduceSum", elementwise("Pow", size, float(ord)), axis, keepdims)
-    return elementwise("Pow", total, 1 / float(ord))
+        number = apply("Where", apply("IsNaN", x), BUILDER.like(1, x), size)
+        return reduce("ReduceSum", apply("Sign", number), axis, keepdims)
+    powers = elementwise("Pow", cast(size, "float64"), float(ord))
+    total = elementwise("Pow", reduce("ReduceSum", powers, axis, keepdims), 1 / float(ord))
+    return cast(total, x.type.dtype)
 
 
 __all__ = [
