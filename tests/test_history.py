@@ -98,8 +98,11 @@ def test_unused_inputs() -> None:
 
 def test_one_element_needs_no_gradient() -> None:
     x = tracer.tensor([[3.0]], requires_grad=True)
-    (x * x).backward()
+    y = x * x
+    y.register_hook(lambda g: g * 1)  # of the shape of y
+    y.backward()
     equal(x.grad, 6)
+    assert x.grad is not None and x.grad.shape == (1, 1)
 
 
 def test_an_error_leaves_every_grad_as_it_was() -> None:

@@ -220,6 +220,30 @@ def views(lib: Any) -> list[Any]:
     return [x.grad, v.grad, m.grad]
 
 
+@scenario
+def retained_across_changes(lib: Any) -> list[Any]:
+    x = leaf(lib, 1, 2, 3)
+    y = x * 2
+    y.retain_grad()
+    v = y[1:]
+    v.retain_grad()
+    before = y.grad_fn
+    y.mul_(3)
+    y[0] = 5.0
+    ((y * y).sum() + v.sum()).backward()
+    return [y.grad, v.grad, x.grad, y.grad_fn is before]
+
+
+@scenario
+def becoming_a_result(lib: Any) -> list[Any]:
+    x, w = lib.tensor([1.0, 2.0]), leaf(lib, 3, 4)
+    x.mul_(w)
+    x.retain_grad()
+    x.register_hook(lambda g: g * 2)
+    x.sum().backward()
+    return [x.grad, w.grad, x.is_leaf]
+
+
 # ---- hooks ---------------------------------------------------------------------------------------
 
 
@@ -363,6 +387,20 @@ def of_accumulation_nodes(lib: Any) -> list[Any]:
     y.sum().backward(retain_graph=True)
     y.sum().backward()
     return [seen, x.grad]
+
+
+@scenario
+def across_changes(lib: Any) -> list[Any]:
+    log: list[Any] = []
+    x = leaf(lib, 1, 2, 3)
+    y = x * 2
+    v = y[1:]
+    y.register_hook(lambda g: (log.append("before"), g * 10)[1])
+    v.mul_(3)
+    y.register_hook(lambda g: (log.append("after"), g * 7)[1])
+    y.retain_grad()
+    (y * y).sum().backward()
+    return [log, y.grad, x.grad]
 
 
 @scenario

@@ -203,6 +203,7 @@ def _derive(x: Tensor, view: View, base: Tensor) -> None:
                 found = HISTORY.op(step.op.name, found, **step.attrs)
             x._requires_grad, x._grad_fn = found._requires_grad, found._grad_fn
             x.output_number = found.output_number
+            _keep_retaining(x)
         return
     with enable_grad() if follows else no_grad():
         found = view.base  # not what stands for it: a leaf stays itself
@@ -214,6 +215,7 @@ def _derive(x: Tensor, view: View, base: Tensor) -> None:
             found = current(found)
             x._requires_grad, x._grad_fn = found._requires_grad, found._grad_fn
             x.output_number = found.output_number
+            _keep_retaining(x)
         else:
             x._generation += 1
 
@@ -347,7 +349,14 @@ def _replace(target: Tensor, new: Tensor, recorded: bool) -> None:
         new = current(new)
         target._requires_grad, target._grad_fn = new._requires_grad, new._grad_fn
         target.output_number = new.output_number
+        _keep_retaining(target)
     target._generation += 1
+
+
+def _keep_retaining(x: Tensor) -> None:
+    """`retain_grad` is about the Tensor as it is now, whatever changes in place have been made of it."""
+    if x.retains_grad and x._grad_fn is not None:
+        x._grad_fn.retain(x)
 
 
 def _seen_after(target: Tensor, base: Tensor) -> None:

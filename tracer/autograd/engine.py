@@ -180,6 +180,8 @@ def _seed(tensor: Tensor, gradient: Any) -> Tensor:
                 "or pass `gradient` with its shape"
             )
         one: Tensor = BUILDER.like(1, tensor)
+        if tensor.type.shape != ():
+            one = BUILDER.op("Expand", one, shape=tensor.type.shape)
         return one
     seed = as_tensor(gradient)
     if seed.type.shape != tensor.type.shape:
@@ -386,7 +388,7 @@ class _Walk:
             _, _, node = heapq.heappop(self._heap)
             gradients = self._pending.pop(node)
             if node.hooks is not None:
-                self.found += node.hooks.arrive(gradients, node.types)
+                self.found += node.hooks.arrive(node, gradients, node.types)
             for number, gradient in enumerate(gradients):
                 if gradient is not None and (id(node), number) in self.targets:
                     self._capture((id(node), number), gradient)

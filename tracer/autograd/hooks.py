@@ -153,15 +153,16 @@ class NodeHooks:
         return self.values[number]
 
     def arrive(
-        self, gradients: list[Tensor | None], types: Sequence[Type]
+        self, node: Any, gradients: list[Tensor | None], types: Sequence[Type]
     ) -> list[tuple[Tensor, Tensor]]:
-        """Run what waits for the results' gradients, which are replaced in the list; (Tensor, gradient) of retained ones."""
+        """Run what waits for the gradients of the node's results, which are replaced in the list; (Tensor, gradient) of
+        retained ones, unless these have been changed in place and are results of something else now."""
         for number, table in self.values.items():
             gradient = gradients[number]
             if gradient is not None:
                 gradients[number] = run_on_gradient(table, gradient, types[number])
         kept = [(reference(), gradients[number]) for number, reference in self.retained.items()]
-        return [(t, g) for t, g in kept if t is not None and g is not None]
+        return [(t, g) for t, g in kept if t is not None and g is not None and t._grad_fn is node]
 
 
 def run_on_gradient(table: HookTable, gradient: Tensor, type_: Type) -> Tensor:
