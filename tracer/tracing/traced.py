@@ -17,6 +17,7 @@ from tracer.dispatch import located
 from tracer.graph import Graph
 from tracer.modes import MODES
 from tracer.tensor import Tensor
+from tracer.tracing.binding import Binding
 from tracer.tracing.entry import Entry, Turned
 from tracer.tracing.launch import MISS
 from tracer.tracing.paths import PathReport
@@ -64,6 +65,7 @@ class TracedFunction(Generic[P, R]):
             self._parameters = tuple(self._signature.parameters)
         except (TypeError, ValueError):
             self._parameters = ()
+        self._binding = Binding(function)
         unknown = self._static - set(self._parameters)
         if unknown and self._parameters:
             raise located(
@@ -84,6 +86,10 @@ class TracedFunction(Generic[P, R]):
                     result: R = launch(args)
                     if result is not MISS:
                         return result
+            if kwargs or len(args) > self._binding.least:
+                form, named = self._binding.canonical(args, kwargs)
+                if not named and (kwargs or len(form) < len(args)):
+                    return self(*form)  # type: ignore[call-arg]
             found: R = self._run(args, kwargs)
             return found
         except TracerError as error:
@@ -162,6 +168,7 @@ class TracedFunction(Generic[P, R]):
         `known`: the questions whose outcomes a program has seen. They are imposed on the paths that are tried next, so each
         try knows more, and a program that computes a borderline value otherwise changes nothing about them.
         """
+        args, kwargs = self._binding.canonical(args, kwargs)
         leaves, tree = flatten(args, kwargs)
         lost = 0
         while True:
