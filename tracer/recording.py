@@ -120,16 +120,16 @@ class Recorder:
         self,
         start: int,
         name: str,
-        args: Sequence[Tensor],
+        inputs: Sequence[Value],
         results: Sequence[Tensor],
         form: Form | None,
         again: Callable[[Sequence[Any]], Any],
     ) -> None:
         """What was recorded since there were `start` nodes is one call of a Function; see `tracer.calls`."""
+        outputs = tuple(map(self.value_of, results))
         nodes = tuple(self.builder.nodes[start:])
-        inputs, outputs = (tuple(map(self.value_of, tensors)) for tensors in (args, results))
         origin = self.gradient_origin or here()
-        self.sites.append(Site(name, origin, nodes, inputs, outputs, form, again))
+        self.sites.append(Site(name, origin, nodes, tuple(inputs), outputs, form, again))
 
     # ---- reading what lies outside
     def value_of(self, tensor: Tensor) -> Value:

@@ -366,10 +366,17 @@ def _seen_after(target: Tensor, base: Tensor) -> None:
 
 def set_history(x: Tensor, node: Any, number: int) -> None:
     """x's elements were changed by what a history node stands for; its base and other views follow."""
-    made = Tensor.__new__(Tensor)
-    made._start(x.type)
+    recorder = MODES.recorder
+    if recorder is None:
+        made = Tensor.__new__(Tensor)
+        made._start(x.type)
+    else:
+        made = Tensor.of_value(recorder.value_of(x), recorder)
     made._requires_grad, made._grad_fn, made.output_number = True, node, number
-    _write_history(x, made, HISTORY)
+    if recorder is None:
+        _write_history(x, made, HISTORY)
+    else:
+        _write_history(recorder.standing(x), made, BUILDER)
 
 
 def set_flag(x: Tensor, flag: Flag) -> None:

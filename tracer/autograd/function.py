@@ -12,17 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from ops.errors import ArgumentError, GradError
+from ops.errors import ArgumentError, TracerError
 from ops.types import is_floating, short
 from tracer.autograd.function_node import FunctionContext, FunctionNode, refuse_second_gradient
 from tracer.autograd.variables import flatten
 from tracer.dispatch import apply as apply_named
 from tracer.dispatch import located
-from tracer.functions.creation import as_tensor
+from tracer.functions.creation import as_tensor, copied
+from tracer.functions.mutation import require_changeable
 from tracer.functions.public import public
+from tracer.graph import Value
 from tracer.modes import MODES, no_grad, untracked
 from tracer.symbolic import form_of
 from tracer.tensor import Tensor
+from tracer.views import set_history
 
 _STATIC = ("forward", "backward", "setup_context", "symbolic")
 
@@ -115,21 +118,19 @@ def _apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     recorded = MODES.grad_enabled is True and any(ctx.needs_input_grad) and not volatile
     before = [_state(x) for x in args]
     recorder = MODES.recorder
-    tensors = [x for x in args if isinstance(x, Tensor)]
-    if recorder is not None:
-        for x in tensors:
-            recorder.value_of(x)  # captured before, so that what follows is the call's own
-    start = 0 if recorder is None else len(recorder.builder.nodes)
+    inputs: list[Value] = []
+    start = 0
+    if recorder is not None:  # before forward, which may change them
+        inputs = [recorder.value_of(x) for x in args if isinstance(x, Tensor)]
+        start = len(recorder.builder.nodes)
     with no_grad():
         result = _forward(cls, ctx, args)
         given = result if isinstance(result, tuple) else (result,)
         outputs = _results(cls, ctx, args, given)
     if recorder is not None:
         results = [y for y in outputs if isinstance(y, Tensor)]
-        again = functools.partial(_again, cls, args)
-        recorder.note_call(
-            start, cls.__name__, tensors, results, form_of(cls, args, results), again
-        )
+        again = functools.partial(_again, cls, args, tuple(id(x) for x in ctx.dirty))
+        recorder.note_call(start, cls.__name__, inputs, results, form_of(cls, args, results), again)
     _check_changes(cls, ctx, args, before, given, recorded)
     for y in outputs if volatile else ():
         if isinstance(y, Tensor):
@@ -139,10 +140,16 @@ def _apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
 
-def _again(cls: type[Function], args: tuple[Any, ...], tensors: Sequence[Tensor]) -> Any:
-    """The same call on other Tensors."""
+def _again(
+    cls: type[Function], args: tuple[Any, ...], dirty: tuple[int, ...], tensors: Sequence[Tensor]
+) -> Any:
+    """The same call on other Tensors, on copies of those that it changes."""
     given = iter(tensors)
-    return cls.apply(*(next(given) if isinstance(x, Tensor) else x for x in args))
+    others = []
+    for x in args:
+        other = next(given) if isinstance(x, Tensor) else x
+        others.append(copied(other) if id(x) in dirty else other)
+    return cls.apply(*others)
 
 
 def _check(cls: type[Function], kwargs: dict[str, Any]) -> None:
@@ -180,8 +187,9 @@ def _results(
             outputs.append(y)
         elif id(y) in dirty:
             outputs.append(y)
-        elif id(y) in arguments or id(y) in seen or y.requires_grad:
-            # An argument as it is, a result twice, something from outside: another Tensor on its memory.
+        elif id(y) in arguments or id(y) in seen or y.requires_grad or y._view is not None:
+            # An argument as it is or a part of it, a result twice, something from outside: another Tensor on its memory. It is a
+            # view made without history, so a change of it in place that is recorded is refused.
             outputs.append(apply_named("Reshape", y, shape=y.type.shape))
         else:
             outputs.append(y.detach())
@@ -218,7 +226,7 @@ def _check_changes(
 ) -> None:
     """Changes in place must have been told, and what was told must fit."""
     name = cls.__name__
-    arguments = [id(x) for x in args if isinstance(x, Tensor)]
+    arguments = [id(x) for x in args]
     results = {id(y) for y in given}
     for x in ctx.dirty:
         if id(x) not in arguments:
@@ -230,11 +238,13 @@ def _check_changes(
                 f"{name}: an argument {short(x.type)} is marked as changed in place (ctx.mark_dirty), but forward does not "
                 "return it; return every such argument"
             )
-        if recorded and x.is_leaf and x.requires_grad:
-            raise GradError(
-                f"{name} changes a leaf {short(x.type)} in place that requires a gradient, which is then a gradient of nothing; "
-                "call it on a copy (x.clone())"
-            )
+        if recorded:
+            try:
+                require_changeable(x, args)
+            except TracerError as error:
+                raise type(error)(f"{name} changes an argument in place: {error}") from None
+        if MODES.recorder is None and x._version == before[arguments.index(id(x))]:
+            x.count_change()  # through its array
     marked = {id(x) for x in ctx.dirty}
     for number, (x, state) in enumerate(zip(args, before, strict=True)):
         if not isinstance(x, Tensor) or id(x) in marked or not recorded:
@@ -254,7 +264,7 @@ def _attach(
     outputs: list[Any],
 ) -> None:
     """Give floating results a history."""
-    plain = {id(x) for x in ctx.non_differentiable}
+    plain, dirty = {id(x) for x in ctx.non_differentiable}, {id(x) for x in ctx.dirty}
     differentiable = [
         isinstance(y, Tensor) and is_floating(y.type.dtype) and id(inner) not in plain
         for inner, y in zip(given, outputs, strict=True)
@@ -262,8 +272,10 @@ def _attach(
     node = FunctionNode(cls, ctx, args, outputs, differentiable)
     ctx.seal(node, given, outputs)
     for number, (y, has_gradient) in enumerate(zip(outputs, differentiable, strict=True)):
-        if has_gradient:
-            y._requires_grad, y.grad_fn, y.output_number = True, node, number
+        if has_gradient and id(y) in dirty:
+            set_history(y, node, number)
+        elif has_gradient:
+            y._requires_grad, y._grad_fn, y.output_number = True, node, number
 
 
 __all__ = ["Function", "once_differentiable"]

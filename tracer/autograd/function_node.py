@@ -13,28 +13,31 @@ import numpy as np
 
 from ops.errors import GradError
 from ops.types import Type, broadcast_shapes, is_floating, short
-from tracer.autograd.history import Node, next_sequence
+from tracer.autograd.history import Node, as_it_was, changed_at, next_sequence
 from tracer.dispatch import BUILDER, Unsaved
 from tracer.functions.creation import as_tensor
 from tracer.graph import Value
 from tracer.modes import MODES
 from tracer.source import here
 from tracer.tensor import Tensor
+from tracer.views import frozen
 
 
 class SavedTensor:
     """A Tensor kept for backward, and what tells whether it is changed in place later: its version, or its value in a trace.
 
-    `number`: which result it is, None for all else. A result is kept without its history, which is this node: no cycle.
+    `number`: which result it is, None for all else. A result is kept without its history, which is this node: no cycle. `edge`:
+    the history of all else.
     """
 
-    __slots__ = ("number", "state", "tensor")
+    __slots__ = ("edge", "number", "state", "tensor")
 
     def __init__(self, tensor: Tensor, number: int | None = None) -> None:
         recorder = MODES.recorder
         self.number = number
-        self.tensor = tensor if number is None else tensor.detach()
+        self.tensor = tensor if number is None else frozen(tensor)
         self.state: Any = tensor._version if recorder is None else recorder.value_of(tensor)
+        self.edge = edge_of(tensor) if number is None else None
 
     def require_history(self, name: str) -> None:
         """Raise `GradError` for a Tensor that gradients must not use."""
@@ -49,22 +52,25 @@ class SavedTensor:
         x, recorder = self.tensor, MODES.recorder
         if isinstance(self.state, Value):
             if recorder is not None and recorder.value_of(x) is not self.state:
-                old = Tensor.of_value(self.state, recorder)
-                old._requires_grad, old.grad_fn, old.output_number = (
-                    x._requires_grad,
-                    x.grad_fn,
-                    x.output_number,
-                )
-                x = old
+                x = as_it_was(self.state, self.edge, recorder)
         elif x._version != self.state or (recorder is not None and id(x) in recorder.mutated):
             raise GradError(
-                f"a Tensor {short(x.type)} that {name} at {source} saved for backward was changed in place after that, and its "
-                "gradient needs the old value; change it after backward(), or make a new Tensor instead"
+                f"a Tensor {short(x.type)} that {name} at {source} saved for backward was changed in place after "
+                f"that{changed_at(x)}, and its gradient needs the old value; change it after backward(), or make a new "
+                "Tensor instead"
             )
         if self.number is not None and node is not None and node.differentiable[self.number]:
-            x = x.detach()
-            x._requires_grad, x.grad_fn, x.output_number = True, node, self.number
+            x = frozen(x)
+            x._requires_grad, x._grad_fn, x.output_number = True, node, self.number
         return x
+
+
+def edge_of(x: Tensor) -> Any:
+    """Where the gradient of a Tensor goes: the node and output number that made it, a leaf, None."""
+    if not x.requires_grad:
+        return None
+    node = x.grad_fn
+    return x if node is None else (node, x.output_number)
 
 
 class FunctionContext:
@@ -162,8 +168,7 @@ class FunctionNode(Node):
         self.types = tuple(y.type if isinstance(y, Tensor) else None for y in outputs)  # type: ignore[misc]
         self.needs = context.needs_input_grad
         self.edges = tuple(
-            None if not need else x if x.grad_fn is None else (x.grad_fn, x.output_number)
-            for x, need in zip(args, self.needs, strict=True)
+            edge_of(x) if need else None for x, need in zip(args, self.needs, strict=True)
         )
         self.inputs = tuple(Unsaved(x.type) if isinstance(x, Tensor) else None for x in args)
         self.outputs, self.states, self.released, self.hooks = (), (), False, None
@@ -285,8 +290,7 @@ def refuse_second_gradient(found: Any, context: FunctionContext, gradients: Sequ
     sources = [(x, e) for x, e in zip(node.inputs, node.edges, strict=True) if e is not None]
     for g in gradients:
         if isinstance(g, Tensor) and g.requires_grad:
-            edge = g if g.grad_fn is None else (g.grad_fn, g.output_number)
-            sources.append((Unsaved(g.type), edge))
+            sources.append((Unsaved(g.type), edge_of(g)))
     inputs, edges = zip(*sources, strict=True)
 
     def marked(g: Any) -> Any:

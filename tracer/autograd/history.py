@@ -164,7 +164,7 @@ class Node:
                 and recorder is not None
                 and recorder.value_of(x) is not state
             ):
-                x = _as_it_was(state, edge, recorder)
+                x = as_it_was(state, edge, recorder)
             result.append(x)
         return tuple(result)
 
@@ -198,7 +198,7 @@ class Node:
         return f"<{self.name()}>"
 
 
-def _as_it_was(value: Value, edge: Any, recorder: Any) -> Tensor:
+def as_it_was(value: Value, edge: Any, recorder: Any) -> Tensor:
     """An operand of a trace that was changed since, with the value and the history that it had."""
     old = Tensor.of_value(value, recorder)
     if isinstance(edge, Tensor):  # a leaf: its gradient must find it
