@@ -178,6 +178,7 @@ def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> tuple[Te
         executable = Executable(
             builder.build(result if isinstance(result, tuple) else (result,)), {}
         )
+        executable.examined = False  # its results are looked at, at the user's line
         if len(_KERNELS) > 256:
             _KERNELS.clear()
         _KERNELS[key] = executable
