@@ -97,6 +97,46 @@ def test_methods_and_functions_of_any_number_of_arguments() -> None:
     np.testing.assert_array_equal(layer.sum(X, X, a=X), [3, 3, 3])
 
 
+def test_nested_arguments_take_the_fast_way() -> None:
+    y = np.full(3, 2, np.float32)
+
+    @trace
+    def f(batch: Any, pair: Any) -> Any:
+        (a, b), [c] = pair
+        return {"sum": batch["x"] * batch["y"] + a * b + c, "same": batch["inner"]["z"]}
+
+    batch, pair = {"x": X, "y": y, "inner": {"z": X}}, ((X, y), [y])
+    f(batch, pair)
+    run, f._run = f._run, None  # type: ignore[assignment]
+    for given in (batch, {"inner": {"z": X}, "y": y, "x": X}):
+        found = f(given, pair)
+        np.testing.assert_array_equal(found["sum"], [6, 6, 6])
+        assert found["same"] is X
+    f._run = run  # type: ignore[method-assign]
+    for other in ({**batch, "more": X}, {**batch, "inner": {"z": X, "more": y}}):
+        np.testing.assert_array_equal(f(other, pair)["sum"], [6, 6, 6])
+    np.testing.assert_array_equal(f(batch, ([X, y], [y]))["sum"], [6, 6, 6])
+    assert f.timings().traces == 4
+    with pytest.raises(KeyError):
+        f({**batch, "inner": {"other": X}}, pair)
+
+
+def test_what_nested_arguments_decide_and_change() -> None:
+    @trace
+    def f(t: Any) -> Any:
+        t["w"] -= t["g"][0] * 0.5
+        return t["w"] * 2.0 if t["w"].sum() > 0 else t["w"] + 1.0
+
+    w, g = tracer.tensor([1.0, 2.0]), tracer.tensor([1.0, 1.0])
+    expected = np.array([1.0, 2.0])
+    for _ in range(6):
+        expected = expected - 0.5
+        wanted = expected * 2 if expected.sum() > 0 else expected + 1
+        np.testing.assert_array_equal(f({"w": w, "g": (g,)}), wanted)
+        np.testing.assert_array_equal(w, expected)
+    assert f.timings().traces == 2
+
+
 def test_wrong_calls_say_what_is_wrong() -> None:
     f = trace(lambda x, y=1: x * y, name="product")
     for wrong, match in (

@@ -1,8 +1,8 @@
 """The fast way into a compiled program: one generated function that checks a call, runs the program and wraps the results.
 
-It covers calls with flat positional arguments. Whatever it does not expect (another type, an array that is not row-major, state
-that changed) it leaves to the general way by returning MISS, before anything has happened. What Python asked of values is one
-piece of memory, compared between the two parts of the program.
+It covers calls with positional arguments, which may be nested in tuples, lists and dicts. Whatever it does not expect (another
+type, an array that is not row-major, state that changed) it leaves to the general way by returning MISS, before anything has
+happened. What Python asked of values is one piece of memory, compared between the two parts of the program.
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ def array_to_write(array: Array) -> int:
 def build_launch(
     entry: Entry, go_on: Callable[[tuple[Any, ...], Turned], Any]
 ) -> Callable[..., Any] | None:
-    """`launch(args)`: the result of the call, or MISS. None where the arguments are nested or named.
+    """`launch(args)`: the result of the call, or MISS. None where arguments are named, or nested in other containers.
 
     Where a question has another outcome than on the entry's path, the result is what `go_on` gives. `launch(args, agreed)` takes
     the first `agreed` outcomes as known, and gives the `Turned` itself.
     """
-    if entry.recorded.backward is not None or not _is_flat(entry.key[0], len(entry.signature)):
+    args, kwargs = entry.key[0].children()
+    if entry.recorded.backward is not None or kwargs.num_leaves or not _is_plain_tree(args):
         return None
     if any(kind == "input" for kind, _, _ in entry.executable.results):
         return None
@@ -143,15 +144,39 @@ class _Writer:
     # ---- before anything happens
     def arguments(self) -> None:
         """Check them and find their addresses."""
+        tree = self.entry.key[0].children()[0]
         self.require(
-            f"len(args) != {len(self.leaves)} or MODES.grad_enabled is not {self.constant(self.grad_enabled)} "
+            f"len(args) != {tree.num_children} or MODES.grad_enabled is not {self.constant(self.grad_enabled)} "
             "or MODES.anomaly is not None"
         )
-        if self.leaves:
-            self.add(f"{', '.join(f'x{k}' for k in range(len(self.leaves)))}, = args")
+        self._unpack(tree, "args", 0)
         for k, leaf in enumerate(self.leaves):
             getattr(self, f"_{leaf.kind}")(k, leaf)
-        self.require("guard(fn, args) is not None")
+        leaves = (
+            "args" if _is_flat(tree) else f"({''.join(f'x{k}, ' for k in range(len(self.leaves)))})"
+        )
+        self.require(f"guard(fn, {leaves}) is not None")
+
+    def _unpack(self, tree: Any, container: str, leaf: int) -> None:
+        """Names for what a container of the arguments holds, `leaf` being its first leaf, and for what that holds in turn."""
+        children, names, first = tree.children(), [], []
+        for k, child in enumerate(children):
+            names.append(f"x{leaf}" if child.is_leaf() else f"{container}_{k}")
+            first.append(leaf)
+            leaf += child.num_leaves
+        if tree.type is dict:
+            for key, name in zip(tree.entries(), names, strict=True):
+                self.add(f"{name} = {container}.get({self.constant(key)}, MISS)")
+                self.require(f"{name} is MISS")
+        elif names:
+            self.add(f"{', '.join(names)}, = {container}")
+        for child, name, number in zip(children, names, first, strict=True):
+            if not child.is_leaf():
+                kind = child.type.__name__
+                self.require(
+                    f"{name}.__class__ is not {kind} or len({name}) != {child.num_children}"
+                )
+                self._unpack(child, name, number)
 
     def _tensor(self, k: int, leaf: Leaf) -> None:
         x, place = f"x{k}", self.position[k]
@@ -360,11 +385,18 @@ class _Writer:
         return launch
 
 
-def _is_flat(tree: Any, count: int) -> bool:
-    """Whether the arguments are `count` positional leaves."""
-    args, kwargs = tree.children()
-    return (
-        args.num_leaves == count
-        and kwargs.num_leaves == 0
-        and all(c.is_leaf() for c in args.children())
-    )
+def _is_flat(tree: Any) -> bool:
+    """Whether the arguments are the leaves."""
+    return all(child.is_leaf() for child in tree.children())
+
+
+def _is_plain_tree(tree: Any) -> bool:
+    """Whether all containers are tuples, lists and dicts."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if not node.is_leaf():
+            if node.type not in (tuple, list, dict):
+                return False
+            pending.extend(node.children())
+    return True

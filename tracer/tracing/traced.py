@@ -106,9 +106,10 @@ class TracedFunction(Generic[P, R]):
 
     def _go_on(self, args: tuple[Any, ...], turned: Turned) -> Any:
         """Go on where the fast way has left its path: by the fast ways of other paths as far as these are known."""
+        leaves, _ = flatten(args, {})
         while True:
             known = turned.known
-            entry, _ = self._programs.find(turned.entry.key, args, known)
+            entry, _ = self._programs.find(turned.entry.key, leaves, known)
             launch = None if entry is None else entry.launch(self._go_on)
             result = MISS if launch is None else launch(args, len(known))
             if entry is None or result is MISS:
