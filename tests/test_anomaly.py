@@ -234,3 +234,24 @@ def test_modules_and_gradients_of_gradients() -> None:
     (g,) = autograd.grad((x.abs() ** 1.5).sum(), x, create_graph=True)
     text = letter(lambda: autograd.grad(g.sum(), x))
     assert "in the gradient of" in text and "test_anomaly.py" in text
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+def test_what_rules_leave_out_is_no_anomaly(traced: bool) -> None:
+    """Rules have a nan for what is undefined, such as a label that is no class; it counts where it gets out."""
+    scores = tracer.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+
+    def loss(labels: Any) -> Any:
+        scores.grad = None
+        result = F.cross_entropy(scores, labels)
+        result.backward()
+        return result
+
+    f = trace(loss) if traced else loss
+    with detect_anomaly():
+        f(tracer.tensor([1, -100]))  # ignored
+        assert np.isfinite(np.asarray(scores.grad)).all()
+    scores.grad = None
+    text = letter(lambda: f(tracer.tensor([1, 7])))
+    assert "gave nan" in text and line_of(loss, 2) in text
+    assert scores.grad is None

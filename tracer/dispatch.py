@@ -61,7 +61,7 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
     if needs is not None and isinstance(op.vjp, Derived) and isinstance(op.compute, Composite):
         normal = op.normalize(attrs)
         op.infer([x.type for x in inputs], normal)
-        return op.compute.rule(BUILDER, Application(inputs, (), normal))
+        return _expanded(op.compute, op.name, Application(inputs, (), normal))
     normal = op.normalize(attrs)
     if recorder is not None:
         outputs = recorder.apply(op, inputs, normal)
@@ -105,6 +105,18 @@ def _run_here(
             if np.may_share_memory(y.array, arrays[0]):
                 y._changes = inputs[0].changes()
     return outputs
+
+
+def _expanded(compute: Composite, name: str, n: Application) -> Any:
+    """The operators that one is made of, applied."""
+    if MODES.anomaly is None or MODES.recorder is not None:
+        return compute.rule(BUILDER, n)
+    from tracer.autograd.anomaly import look_at, within
+
+    with within():
+        result = compute.rule(BUILDER, n)
+    look_at(name, n.inputs, result if isinstance(result, tuple) else (result,))
+    return result
 
 
 def _flags(op: Operator, inputs: tuple[Tensor, ...]) -> tuple[tuple[bool, ...] | None, Flag]:

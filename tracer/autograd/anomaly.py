@@ -12,7 +12,7 @@ import functools
 import inspect
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -133,21 +133,26 @@ _NOTHING = object()
 
 class _Place(threading.local):
     node: HistoryNode | None = None  # whose gradient is being computed
+    inside: bool = False  # of a rule, whose values matter as far as they get into its results
 
 
 _PLACE = _Place()
 _MEANT: dict[int, weakref.ref[Tensor]] = {}
-"""By identity, Tensors whose infinities come from numbers in the code."""
+"""By identity, Tensors that are not finite because of numbers in the code."""
 
 
 @contextlib.contextmanager
-def gradient_of(node: HistoryNode) -> Iterator[None]:
-    """What is computed inside is the gradient of a recorded operation."""
-    before, _PLACE.node = _PLACE.node, node
+def within(node: HistoryNode | None = None) -> Iterator[None]:
+    """What is computed inside is part of a rule: the gradient of a recorded operation, or an operator made of others.
+
+    A nan that a rule uses for what is undefined counts only if it gets into the results.
+    """
+    before = _PLACE.node, _PLACE.inside
+    _PLACE.node, _PLACE.inside = node or _PLACE.node, True
     try:
         yield
     finally:
-        _PLACE.node = before
+        _PLACE.node, _PLACE.inside = before
 
 
 def look_at(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
@@ -159,19 +164,46 @@ def look_at(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> N
             continue
         array = y._data()
         kind = _anomaly(array, checks)
-        if kind is None or not inputs:
+        if kind is None:
+            continue
+        if not inputs:
+            _mean(y)
             continue
         operands = [_Operand(x.type, x._data(), _is_number(x) or id(x) in _MEANT) for x in inputs]
-        if _is_meant(array, operands):
-            _MEANT[id(y)] = weakref.ref(y, functools.partial(_forget, id(y)))
+        if _is_meant(operands) and (kind == "inf" or _PLACE.inside):
+            _mean(y)
             continue
         node = _PLACE.node
-        where = (
-            ""
-            if node is None
-            else _of(node.name().removesuffix("Backward"), node.origin.source, node.origin.scope)
-        )
+        where = "" if node is None else _gradient_of(node)
         raise AnomalyError(_letter(name, where, kind, array, y.type, operands))
+
+
+def look_at_gradients(node: HistoryNode, gradients: Sequence[Tensor | None]) -> None:
+    """The same for the results of a gradient rule, whose own operators have been looked at."""
+    checks = MODES.anomaly
+    assert checks is not None
+    for number, g in enumerate(gradients):
+        if g is not None and _anomaly(g._data(), checks) == "nan":
+            text = f"The gradient of {_name(node)} with respect to operand {number}"
+            where = _at_line(node.origin.source, node.origin.scope)
+            raise AnomalyError(_letter(text, where, "nan", g._data(), g.type, ()))
+
+
+def _gradient_of(node: HistoryNode) -> str:
+    return f" in the gradient of {_name(node)}{_at_line(node.origin.source, node.origin.scope)}"
+
+
+def _name(node: HistoryNode) -> str:
+    return node.name().removesuffix("Backward")
+
+
+def _at_line(source: str, scope: str) -> str:
+    inside = f" in {scope}" if scope else ""
+    return f" at {source or 'an unknown line'}{inside}"
+
+
+def _mean(x: Tensor) -> None:
+    _MEANT[id(x)] = weakref.ref(x, functools.partial(_forget, id(x)))
 
 
 def _forget(number: int, _: object) -> None:
@@ -181,11 +213,6 @@ def _forget(number: int, _: object) -> None:
 def _is_number(x: Tensor) -> bool:
     """Whether a Tensor was made of a number in the code, as far as one sees."""
     return x.type.shape == () and not x.requires_grad
-
-
-def _of(name: str, source: str, scope: str) -> str:
-    inside = f" in {scope}" if scope else ""
-    return f" in the gradient of {name} at {source or 'an unknown line'}{inside}"
 
 
 # ---- compiled programs ---------------------------------------------------------------------------
@@ -219,36 +246,53 @@ class GraphChecks:
             for v, x in zip(self.graph.inputs, inputs, strict=True)
         }
         known |= {v: y._data() for v, y in zip(self.values, results, strict=True)}
-        names = dict(zip(self.graph.inputs, self.graph.input_names, strict=True))
-        meant: set[Value] = set()
+        # what is not finite because of numbers in the code, and which node gave it first; a nan counts if it gets out
+        meant: dict[Value, Node] = {}
+        numbers: set[Value] = set()
         for node in self.graph.nodes:
+            if all(x in numbers for x in node.inputs):
+                numbers.update(node.outputs)
             for v in node.outputs:
                 kind = _anomaly(known[v], checks) if is_floating(v.type.dtype) else None
                 if kind is None:
                     continue
-                if not node.inputs:
-                    meant.add(v)
+                operands = [_Operand(x.type, known[x], x in meant) for x in node.inputs]
+                if v in numbers or _is_meant(operands):
+                    before = [meant[x] for x in node.inputs if x in meant and x not in numbers]
+                    meant[v] = before[0] if before else node
                     continue
-                operands = [
-                    _Operand(
-                        x.type,
-                        known[x],
-                        x in meant,
-                        None if x not in names else names[x] or "an operand of the program",
-                    )
-                    for x in node.inputs
-                ]
-                if _is_meant(known[v], operands):
-                    meant.add(v)
-                    continue
-                text = _letter(node.op.name, self._where(node), kind, known[v], v.type, operands)
-                raise AnomalyError(text)
+                self._refuse(node, v, kind, known, meant)
+        for v in self.graph.outputs:
+            if v in meant and v not in numbers and _anomaly(known[v], checks) == "nan":
+                node = meant[v]
+                self._refuse(node, node.outputs[0], "nan", known, meant)
+
+    def _refuse(
+        self,
+        node: Node,
+        value: Value,
+        kind: str,
+        known: Mapping[Value, Array],
+        meant: Container[Value],
+    ) -> None:
+        names = dict(zip(self.graph.inputs, self.graph.input_names, strict=True))
+        operands = [
+            _Operand(
+                x.type,
+                known[x],
+                x in meant,
+                None if x not in names else names[x] or "an operand of the program",
+            )
+            for x in node.inputs
+        ]
+        place = f"{self._where(node)}, in {self.graph.name or 'a program'}"
+        raise AnomalyError(_letter(node.op.name, place, kind, known[value], value.type, operands))
 
     def _where(self, node: Node) -> str:
-        origin, program = node.origin, self.graph.name or "a program"
+        origin = node.origin
+        line = _at_line(origin.source, origin.scope)
         if not origin.gradient:
-            inside = f" in {origin.scope}" if origin.scope else ""
-            return f" at {origin.source or 'an unknown line'}{inside}, in {program}"
+            return line
         forward = dict.fromkeys(
             n.op.name
             for n in self.graph.nodes
@@ -256,8 +300,7 @@ class GraphChecks:
             and not n.origin.gradient
             and n.op.name not in _PLUMBING
         )
-        names = ", ".join(list(forward)[:MOST_OPERANDS]) or "what is computed"
-        return f"{_of(names, origin.source, origin.scope)}, in {program}"
+        return f" in the gradient of {', '.join(list(forward)[:MOST_OPERANDS]) or 'what is computed'}{line}"
 
 
 # ---- what an error says --------------------------------------------------------------------------
@@ -282,10 +325,8 @@ def _anomaly(array: Array, checks: Checks) -> str | None:
     return "inf" if checks.inf and np.isinf(array).any() else None
 
 
-def _is_meant(array: Array, operands: Sequence[_Operand]) -> bool:
-    """Whether infinities are only passed on from numbers that the code names. A nan never is."""
-    if np.isnan(array).any():
-        return False
+def _is_meant(operands: Sequence[_Operand]) -> bool:
+    """Whether what is not finite is only passed on from numbers that the code names."""
     floating = [x for x in operands if is_floating(x.type.dtype)]
     carriers = [x for x in floating if not np.isfinite(x.array).all()]
     return bool(carriers) and all(x.meant for x in carriers)

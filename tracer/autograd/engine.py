@@ -245,7 +245,7 @@ def _attributed(node: Node) -> AbstractContextManager[None]:
     """What is computed inside is the node's gradient, for those who ask where a value comes from."""
     if MODES.recorder is not None:
         return MODES.recorder.gradient_of(node)
-    return nullcontext() if MODES.anomaly is None else anomaly.gradient_of(node)
+    return nullcontext() if MODES.anomaly is None else anomaly.within(node)
 
 
 # ---- the walk ------------------------------------------------------------------------------------
@@ -424,6 +424,8 @@ class _Walk:
                 else dx
                 for edge, type_, dx in zip(node.edges, types, results, strict=True)
             )
+        if MODES.anomaly is not None and recorder is None:
+            anomaly.look_at_gradients(node, found)
         if node.hooks is not None:
             found = hooks.run_after(node.hooks.after, found, types, gradients)
         for edge, dx in zip(node.edges, found, strict=True):
