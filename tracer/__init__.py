@@ -80,6 +80,7 @@ from tracer.functions.joining import *  # noqa: F403
 from tracer.functions.linear_algebra import *  # noqa: F403
 from tracer.functions.logic import *  # noqa: F403
 from tracer.functions.movement import *  # noqa: F403
+from tracer.functions.ranges import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403
 from tracer.functions.replacing import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ops.errors import ArgumentError, GradError, TraceError
+from ops.errors import ArgumentError
 from ops.types import dtype_name, normalize_axis
 from tracer.functions import (
     arithmetic,
@@ -21,100 +21,15 @@ from tracer.functions import (
     linear_algebra,
     logic,
     movement,
+    ranges,
     reductions,
 )
 from tracer.functions.creation import as_tensor, cast, copied
-from tracer.functions.mutation import copy_into
 from tracer.functions.subscripts import get_item
-from tracer.modes import MODES
+from tracer.numpy_reductions import REDUCTIONS, refuse, write_out
 from tracer.tensor import Tensor
 
 Function = Callable[..., Any]
-
-
-def write_out(out: Any, result: Tensor, name: str) -> Any:
-    """The result written to `out=`: a Tensor, or outside of traces an array."""
-    if isinstance(out, Tensor):
-        return copy_into(out, result)
-    if MODES.recorder is not None:
-        raise TraceError(
-            f"{name} writes into a NumPy array, which is not recorded; use the result instead of "
-            "out="
-        )
-    if result.requires_grad:
-        raise GradError(
-            f"{name} writes a result that requires a gradient into a NumPy array, which keeps "
-            "none; detach() first"
-        )
-    np.copyto(out, result.array, casting="same_kind")
-    return out
-
-
-def _no(name: str, **given: Any) -> None:
-    """Raise `ArgumentError` for NumPy's arguments that have no counterpart here and were given."""
-    for argument, value in given.items():
-        if value is not None and value is not np._NoValue:
-            raise ArgumentError(f"numpy.{name} on a Tensor takes no argument {argument!r}")
-
-
-def _reduction(function: Function, name: str, typed: bool = False) -> Function:
-    def reduced(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = np._NoValue,
-        initial: Any = np._NoValue,
-        where: Any = np._NoValue,
-    ) -> Any:
-        _no(name, initial=initial, where=where)
-        keep = False if keepdims is np._NoValue else bool(keepdims)
-        if dtype is None:
-            result = function(a, axis=axis, keepdims=keep)
-        elif typed:
-            result = function(a, axis=axis, keepdims=keep, dtype=dtype)
-        else:
-            result = function(cast(as_tensor(a), dtype_name(dtype)), axis=axis, keepdims=keep)
-        return result if out is None else write_out(out, result, f"numpy.{name}")
-
-    return reduced
-
-
-def _untyped(function: Function, name: str) -> Function:
-    """A reduction whose third argument is `out`."""
-    inner = _reduction(function, name)
-
-    def reduced(
-        a: Any, axis: Any = None, out: Any = None, keepdims: Any = np._NoValue, **keywords: Any
-    ) -> Any:
-        return inner(a, axis, None, out, keepdims, **keywords)
-
-    return reduced
-
-
-def _spread(function: Function, name: str) -> Function:
-    """Variance and standard deviation, whose correction NumPy calls ddof too."""
-
-    def reduced(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        ddof: float = 0,
-        keepdims: Any = np._NoValue,
-        *,
-        correction: Any = np._NoValue,
-        **keywords: Any,
-    ) -> Any:
-        divisor = ddof if correction is np._NoValue else correction
-
-        def spread(x: Any, axis: Any, keepdims: bool) -> Tensor:
-            result: Tensor = function(x, axis=axis, correction=float(divisor), keepdims=keepdims)
-            return result
-
-        return _reduction(spread, name)(a, axis, dtype, out, keepdims, **keywords)
-
-    return reduced
 
 
 def _like(value: Any) -> Function:
@@ -195,32 +110,17 @@ def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 def _pad(array: Any, pad_width: Any, mode: str = "constant", **keywords: Any) -> Tensor:
     value = keywords.pop("constant_values", 0.0)
-    _no("pad", **keywords)
+    refuse("pad", **keywords)
     return joining.pad(array, pad_width, mode, value)
 
 
 def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Tensor:
-    _no("take", out=out, mode=None if mode == "raise" else mode)
+    refuse("take", out=out, mode=None if mode == "raise" else mode)
     return indexing.take(a, indices, axis)
-
-
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
-    x = as_tensor(x)
-    axes = reductions.as_axes(axis, x)
-    if ord is not None and len(axes) != 1:
-        raise ArgumentError(
-            "numpy.linalg.norm of matrices on a Tensor takes no ord; use tracer.vector_norm"
-        )
-    return reductions.vector_norm(x, axes, keepdims, 2 if ord is None else ord)
 
 
 def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     return movement.diagonal(a, offset, axis1, axis2)
-
-
-def _cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
-    _no("cumsum", out=out)
-    return reductions.cumulative_sum(_ravel(a) if axis is None else a, axis or 0, dtype)
 
 
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
@@ -237,25 +137,13 @@ def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     return bool(reductions.all(same))
 
 
-def _average(
-    a: Any,
-    axis: Any = None,
-    weights: Any = None,
-    returned: bool = False,
-    *,
-    keepdims: Any = np._NoValue,
-) -> Tensor:
-    _no("average", weights=weights, returned=returned or None)
-    return reductions.mean(a, axis, keepdims is not np._NoValue and bool(keepdims))
-
-
 def _outer(a: Any, b: Any, out: Any = None) -> Tensor:
-    _no("outer", out=out)
+    refuse("outer", out=out)
     return linear_algebra.outer(a, b)
 
 
 def _dot(a: Any, b: Any, out: Any = None) -> Tensor:
-    _no("dot", out=out)
+    refuse("dot", out=out)
     return linear_algebra.dot(a, b)
 
 
@@ -267,7 +155,7 @@ def _einsum(
     casting: str = "safe",
     optimize: Any = False,
 ) -> Tensor:
-    _no("einsum", out=out, dtype=dtype)
+    refuse("einsum", out=out, dtype=dtype)
     return einsum.einsum(*operands)
 
 
@@ -307,7 +195,7 @@ def _column_stack(tup: Any) -> Tensor:
 def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
 ) -> Tensor:
-    _no("diff", prepend=prepend, append=append)
+    refuse("diff", prepend=prepend, append=append)
     x = as_tensor(a)
     place = normalize_axis(axis, x.ndim)
     before = (slice(None),) * place
@@ -318,57 +206,22 @@ def _diff(
     return x
 
 
-def _trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
-) -> Tensor:
-    _no("trace", out=out)
-    return reductions.sum(movement.diagonal(a, offset, axis1, axis2), -1, dtype)
-
-
-def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = np._NoValue) -> Tensor:
-    _no("ptp", out=out)
-    keep = keepdims is not np._NoValue and bool(keepdims)
-    return arithmetic.subtract(reductions.max(a, axis, keep), reductions.min(a, axis, keep))
-
-
-def _argument(function: Function, name: str) -> Function:
-    def position(
-        a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = np._NoValue
-    ) -> Tensor:
-        _no(name, out=out)
-        keep = keepdims is not np._NoValue and bool(keepdims)
-        result: Tensor = function(a, axis, keep)
-        return result
-
-    return position
-
-
 FUNCTIONS: dict[Function, Function] = {
-    np.all: _untyped(reductions.all, "all"),
+    **REDUCTIONS,
     np.allclose: lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: logic.allclose(
         a, b, rtol, atol, equal_nan
     ),
-    np.amax: _untyped(reductions.max, "amax"),
-    np.amin: _untyped(reductions.min, "amin"),
-    np.any: _untyped(reductions.any, "any"),
-    np.argmax: _argument(reductions.argmax, "argmax"),
-    np.argmin: _argument(reductions.argmin, "argmin"),
     np.around: _round,
     np.array_equal: _array_equal,
     np.argwhere: lambda a: joining.stack(list(indexing.nonzero(a)), axis=1),
     np.atleast_1d: _at_least(1),
     np.atleast_2d: _at_least(2),
-    np.average: _average,
     np.broadcast_arrays: lambda *arrays, subok=False: movement.broadcast_arrays(*arrays),
     np.broadcast_to: lambda array, shape, subok=False: movement.broadcast_to(array, shape),
     np.clip: _clip,
     np.column_stack: _column_stack,
     np.concatenate: _concatenate,
     np.copy: lambda a, order="K", subok=False: copied(as_tensor(a)),
-    np.count_nonzero: lambda a, axis=None, *, keepdims=False: reductions.count_nonzero(
-        a, axis, keepdims
-    ),
-    np.cumsum: _cumsum,
     np.diagonal: _diagonal,
     np.diff: _diff,
     np.dot: _dot,
@@ -385,13 +238,9 @@ FUNCTIONS: dict[Function, Function] = {
     np.isclose: lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: logic.isclose(
         a, b, rtol, atol, equal_nan
     ),
-    np.linalg.norm: _norm,
-    np.max: _untyped(reductions.max, "max"),
-    np.mean: _reduction(reductions.mean, "mean"),
-    np.meshgrid: lambda *xi, copy=True, sparse=False, indexing="xy": creation.meshgrid(
+    np.meshgrid: lambda *xi, copy=True, sparse=False, indexing="xy": ranges.meshgrid(
         *xi, indexing=indexing
     ),
-    np.min: _untyped(reductions.min, "min"),
     np.moveaxis: lambda a, source, destination: movement.moveaxis(a, source, destination),
     np.nan_to_num: lambda x, copy=True, nan=0.0, posinf=None, neginf=None: logic.nan_to_num(
         x, nan, posinf, neginf
@@ -401,8 +250,6 @@ FUNCTIONS: dict[Function, Function] = {
     np.ones_like: _like(1),
     np.outer: _outer,
     np.pad: _pad,
-    np.prod: _reduction(reductions.prod, "prod", typed=True),
-    np.ptp: _ptp,
     np.ravel: _ravel,
     np.repeat: lambda a, repeats, axis=None: joining.repeat(a, repeats, axis),
     np.reshape: _reshape,
@@ -415,18 +262,14 @@ FUNCTIONS: dict[Function, Function] = {
     np.split: _split,
     np.squeeze: _squeezed,
     np.stack: _stack,
-    np.std: _spread(reductions.std, "std"),
-    np.sum: _reduction(reductions.sum, "sum", typed=True),
     np.swapaxes: lambda a, axis1, axis2: movement.swapaxes(a, axis1, axis2),
     np.take: _take,
     np.take_along_axis: lambda arr, indices, axis=-1: indexing.take_along_axis(arr, indices, axis),
     np.tensordot: lambda a, b, axes=2: linear_algebra.tensordot(a, b, axes),
     np.tile: lambda A, reps: joining.tile(A, reps),  # noqa: N803 - NumPy's name
-    np.trace: _trace,
     np.transpose: _transpose,
     np.tril: lambda m, k=0: movement.tril(m, k),
     np.triu: lambda m, k=0: movement.triu(m, k),
-    np.var: _spread(reductions.var, "var"),
     np.vstack: _vstack,
     np.where: _where,
     np.zeros_like: _like(0),

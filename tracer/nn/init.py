@@ -13,8 +13,9 @@ import numpy as np
 from ops.errors import ArgumentError, ShapeError
 from ops.types import short
 from tracer import random
-from tracer.functions.creation import eye, full
+from tracer.functions.creation import full
 from tracer.functions.public import public
+from tracer.functions.ranges import eye
 from tracer.modes import no_grad
 from tracer.recording import assign
 from tracer.tensor import Tensor
