@@ -661,7 +661,6 @@ def bend(x: Any) -> Any:
 def test_gradients_through_paths() -> None:
     points = [np.array(v) for v in ([1.0, 0.5], [-1.0, 2.0], [2.0, 2.0], [-0.5, 0.25])]
     transforms: list[Function] = [
-        tracer.grad,
         tracer.value_and_grad,
         tracer.jacobian,
         tracer.hessian,
@@ -672,7 +671,7 @@ def test_gradients_through_paths() -> None:
         for x in (*points, points[0]):
             wanted = transform(bend)(x)
             check(inside(x), wanted, 1e-12)
-            if transform is not tracer.hessian:
+            if transform is tracer.value_and_grad:
                 check(outside(x), wanted, 1e-12)
         assert len(only(inside).paths) == 4
 
@@ -701,6 +700,35 @@ def test_nested_traced_functions_ask_in_the_outer_trace() -> None:
         y, turns = halve(tracer.tensor(ONES * k))
         check(outer(ONES * k), y * float(turns) if y[0] > 0.3 else y)
     assert len(only(outer).paths) == 2 and len(inner.paths()) == 0
+
+
+class Slope(tracer.autograd.Function):
+    """Twice or three times x; its gradient is cut where it is large."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2.0 if x.sum() > 0 else x * 3.0
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 0.5 if g.sum() > 2 else g
+
+
+def test_functions_of_the_user_ask_forward_and_backward() -> None:
+    def f(x: Any, s: Any) -> Any:
+        return (Slope.apply(x) * s).sum()
+
+    compiled = trace(tracer.value_and_grad(f))
+    for sign, s in ((1, 0.5), (-1, 0.5), (1, 4.0), (-1, 4.0), (1, 0.5)):
+        arguments = ONES * sign, np.array(s, np.float32)
+        check(compiled(*arguments), tracer.value_and_grad(f)(*arguments))
+    assert len(only(compiled).paths) == 4
+    # a gradient that comes when the function has returned cannot decide its path
+    x = tracer.tensor(ONES, requires_grad=True)
+    with pytest.raises(
+        tracer.TraceError, match=r"Call backward\(\) inside(?s:.*)test_paths\.py:\d+"
+    ):
+        trace(f)(x, arguments[1])
 
 
 # ---- export --------------------------------------------------------------------------------------
