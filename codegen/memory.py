@@ -15,6 +15,7 @@ is not.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import mmap
 import os
@@ -53,6 +54,7 @@ class _Piece:
 
     __slots__ = ("idle", "most", "owner", "pointer", "size", "view")
     total = _Total()  # here, where it outlives the module's names
+    counted = _COUNTED
 
     def __init__(self, size: int, idle: list[_Piece]) -> None:
         self.size = size
@@ -65,6 +67,12 @@ class _Piece:
     def __del__(self) -> None:
         if hasattr(self, "owner"):
             self.total.add(-self.size)
+
+
+@atexit.register
+def _stop_counting() -> None:
+    """When the interpreter ends, blocks come back after the module's names are gone, and what is idle is freed anyway."""
+    _Piece.counted = 1 << 62
 
 
 class Block:
@@ -81,7 +89,7 @@ class Block:
         idle = piece.idle
         if len(idle) < piece.most:
             idle.append(piece)
-            if piece.size >= _COUNTED:
+            if piece.size >= piece.counted:
                 _bound()
 
     def array(

@@ -294,6 +294,10 @@ def _refuse_unfinished(x: Any) -> None:
         )
 
 
+def _is_free(node: Node) -> bool:
+    return not (node.inputs or node.blocks or node.op.random)
+
+
 def _add_backward(
     recorder: Recorder,
     recorded: Recorded,
@@ -332,9 +336,13 @@ def _add_backward(
             kept.append(node)
             needed.update(node.inputs)
     kept.reverse()
-    residuals = list(
-        dict.fromkeys(v for v in [*(v for n in kept for v in n.inputs), *outputs] if v not in known)
-    )
+    wanted = [*(v for n in kept for v in n.inputs), *outputs]
+    # what takes no operands, such as a constant, is computed again rather than handed over
+    makers = {recorder.made[v]: None for v in wanted if v in recorder.made and v not in known}
+    free = [node for node in makers if _is_free(node)]
+    known.update(v for node in free for v in node.outputs)
+    kept = [*free, *kept]
+    residuals = list(dict.fromkeys(v for v in wanted if v not in known))
     heads = [recorder.value_of(t) for t in cotangents]
     recorded.backward = Graph(
         (*residuals, *heads), tuple(kept), tuple(outputs), name=f"{recorder.builder.name}.backward"
