@@ -122,6 +122,25 @@ def test_hooks_may_use_history_under_create_graph() -> None:
     equal(h, 4, 8)
 
 
+def test_an_error_in_a_hook_leaves_everything_as_it_was() -> None:
+    w = leaf(1, 2)
+    opt = optim.SGD([w], lr=1.0)
+
+    @trace
+    def step(x: tracer.Tensor) -> None:
+        opt.zero_grad()
+        (w * x).sum().backward()
+        opt.step()
+
+    x = tracer.tensor([1.0, 1.0])
+    with w.register_hook(lambda g: g / 0 // "no"), pytest.raises(TypeError):  # type: ignore[operator]
+        step(x)
+    equal(w, 1, 2)
+    assert w.grad is None
+    step(x)
+    equal(w, 0, 1)
+
+
 @pytest.mark.parametrize(
     ("hook", "words"),
     [
@@ -286,6 +305,72 @@ def test_a_hook_left_on_what_is_outside_is_an_error() -> None:
     with pytest.raises(tracer.TraceError, match="removed while a function is traced"):
         removes(x)
     assert len(autograd.hooks.functions_of(w)) == 1
+
+
+# ---- what is kept for gradients ------------------------------------------------------------------
+
+
+class Square(autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g * 2 * x
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x * x, Square.apply, trace(lambda x: x * x)], ids=["op", "own", "traced"]
+)
+def test_what_is_kept_goes_through_hooks(function: Any) -> None:
+    log: list[str] = []
+
+    def pack(t: tracer.Tensor) -> Any:
+        log.append("pack")
+        assert not t.requires_grad
+        return t.half()
+
+    def unpack(kept: Any) -> Any:
+        log.append("unpack")
+        return kept.float()
+
+    x = leaf(1, 1 / 3)
+    with autograd.graph.saved_tensors_hooks(pack, unpack):
+        y = function(x)
+    assert log and set(log) == {"pack"}
+    y.sum().backward()
+    assert x.grad is not None and log.count("unpack") == log.count("pack")
+    third = np.float32(np.float16(1 / 3))
+    np.testing.assert_array_equal(x.grad.detach(), np.float32([2, 2 * third]))
+
+
+def test_hooks_of_what_is_kept_inside_a_trace_are_part_of_the_program() -> None:
+    @trace
+    def square(x: tracer.Tensor) -> tracer.Tensor:
+        with autograd.graph.saved_tensors_hooks(lambda t: t.half(), lambda kept: kept.float()):
+            return x * x
+
+    x = leaf(1, 1 / 3)
+    y = square(x)
+    assert {t.dtype for t in y.grad_fn.residuals} == {np.dtype("float16")}  # type: ignore[union-attr]
+    y.sum().backward()
+    np.testing.assert_array_equal(
+        x.grad.detach(),  # type: ignore[union-attr]
+        np.float32([2, 2 * np.float32(np.float16(1 / 3))]),
+    )
+
+
+def test_hooks_of_what_is_kept_give_it_back() -> None:
+    x = leaf(1, 2)
+    with autograd.graph.saved_tensors_hooks(lambda t: t.sum(), lambda kept: kept):
+        y = (x * x).sum()
+    with pytest.raises(tracer.GradError, match=r"must give back the Tensor float32\[2\] that was"):
+        y.backward()
+    with pytest.raises(tracer.ArgumentError, match="a hook is a function, got int"):
+        autograd.graph.saved_tensors_hooks(1, 2)  # type: ignore[arg-type]
 
 
 # ---- modules -------------------------------------------------------------------------------------

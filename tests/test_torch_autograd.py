@@ -413,6 +413,31 @@ def of_second_order(lib: Any) -> list[Any]:
     return [g, h]
 
 
+# ---- what is kept for gradients ------------------------------------------------------------------
+
+
+@scenario
+def packing(lib: Any) -> list[Any]:
+    x, w = leaf(lib, 1, 2), leaf(lib, 3, 4)
+    with lib.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t * 5):
+        y = x * w
+        with lib.autograd.graph.saved_tensors_hooks(lambda t: [t], lambda kept: kept[0]):
+            z = y.exp()
+    (z * 1e-3).sum().backward()
+    return [z.detach(), x.grad, w.grad]
+
+
+@scenario
+def packing_and_second_order(lib: Any) -> list[Any]:
+    x = leaf(lib, 1, 2)
+    with lib.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+        y = x * x
+        z = (y.exp() * y).sum()
+    (g,) = lib.autograd.grad(z, x, create_graph=True)
+    (h,) = lib.autograd.grad(g.sum(), x)
+    return [g, h]
+
+
 # ---- errors --------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,7 @@ class _Modes(threading.local):
     scope: tuple[str, ...] = ()
     modules: tuple[Any, ...] = ()
     anomaly: Checks | None = None  # what anomaly mode looks for; None where it is off
+    packing: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # saved_tensors_hooks
 
 
 MODES = _Modes()

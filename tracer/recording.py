@@ -346,6 +346,7 @@ class recording:  # noqa: N801 - a context manager
 
     def __enter__(self) -> Recorder:
         self.previous = MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules
+        self.packing, MODES.packing = MODES.packing, None
         MODES.recorder, MODES.scope, MODES.modules = self.recorder, (), ()
         return self.recorder
 
@@ -353,6 +354,7 @@ class recording:  # noqa: N801 - a context manager
         for handle, _line in self.recorder.hooks:
             handle.remove()
         MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
+        MODES.packing = self.packing
         self.recorder.restore()
         self.recorder.restore_flags()
 

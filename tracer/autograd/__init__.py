@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from tracer.autograd import graph as graph
 from tracer.autograd.anomaly import detect_anomaly as detect_anomaly
 from tracer.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 from tracer.autograd.anomaly import set_detect_anomaly as set_detect_anomaly

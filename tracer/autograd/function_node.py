@@ -13,7 +13,8 @@ import numpy as np
 
 from ops.errors import GradError
 from ops.types import Type, broadcast_shapes, is_floating, short
-from tracer.autograd.history import Node, as_it_was, changed_at, next_sequence
+from tracer.autograd.graph import Packed, packed
+from tracer.autograd.history import Node, as_it_was, changed_at, next_sequence, with_history
 from tracer.dispatch import BUILDER, Unsaved
 from tracer.functions.creation import as_tensor
 from tracer.graph import Value
@@ -30,18 +31,19 @@ class SavedTensor:
     the history of all else.
     """
 
-    __slots__ = ("edge", "number", "state", "tensor")
+    __slots__ = ("edge", "inference", "number", "state", "tensor")
 
     def __init__(self, tensor: Tensor, number: int | None = None) -> None:
         recorder = MODES.recorder
         self.number = number
-        self.tensor = tensor if number is None else frozen(tensor)
+        self.tensor = packed(tensor if number is None else frozen(tensor))
+        self.inference = tensor.is_inference()
         self.state: Any = tensor._version if recorder is None else recorder.value_of(tensor)
         self.edge = edge_of(tensor) if number is None else None
 
     def require_history(self, name: str) -> None:
         """Raise `GradError` for a Tensor that gradients must not use."""
-        if self.tensor.is_inference():
+        if self.inference:
             raise GradError(
                 f"{name} saves a Tensor {short(self.tensor.type)} for backward that was made in inference mode; use x.clone() of "
                 "it"
@@ -50,7 +52,9 @@ class SavedTensor:
     def value(self, node: FunctionNode | None, name: str, source: str) -> Tensor:
         """The Tensor with the value that it had. In a trace that is at hand; eager it is gone after a change."""
         x, recorder = self.tensor, MODES.recorder
-        if isinstance(self.state, Value):
+        if isinstance(x, Packed):
+            x = with_history(x.unpacked(), self.edge)
+        elif isinstance(self.state, Value):
             if recorder is not None and recorder.value_of(x) is not self.state:
                 x = as_it_was(self.state, self.edge, recorder)
         elif x._version != self.state or (recorder is not None and id(x) in recorder.mutated):

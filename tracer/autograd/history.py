@@ -13,6 +13,7 @@ from typing import Any
 from ops.errors import GradError
 from ops.operator import Application, Attributes, NoGradient, Operator, ZeroGradient
 from ops.types import Type, is_floating, short
+from tracer.autograd.graph import Packed, packed, unpacked
 from tracer.autograd.hooks import (
     AccumulateGrad,
     NodeHooks,
@@ -96,6 +97,10 @@ class Node:
             self.states += tuple(
                 y._version if keep else None for y, keep in zip(outputs, keep_outputs, strict=True)
             )
+        if MODES.packing is not None:
+            self.inputs = tuple(Packed(x) if isinstance(x, Tensor) else x for x in self.inputs)
+            self.outputs = tuple(Packed(y) if isinstance(y, Tensor) else y for y in self.outputs)
+            self.states = (None,) * len(self.states)
         self.released = False
         self.hooks: NodeHooks | None = None
 
@@ -165,6 +170,8 @@ class Node:
                 and recorder.value_of(x) is not state
             ):
                 x = as_it_was(state, edge, recorder)
+            elif isinstance(x, Packed):
+                x = with_history(x.unpacked(), edge)
             result.append(x)
         return tuple(result)
 
@@ -186,8 +193,8 @@ class Node:
             )
         outputs = []
         for number, y in enumerate(self.outputs):
-            if isinstance(y, Tensor):
-                y = frozen(y)
+            if isinstance(y, Tensor | Packed):
+                y = y.unpacked() if isinstance(y, Packed) else frozen(y)
                 y._requires_grad, y._grad_fn, y.output_number = True, self, number
             outputs.append(y)
         n = Application(self.saved_inputs(), tuple(outputs), self.attrs, cotangents, self.needs)
@@ -200,7 +207,11 @@ class Node:
 
 def as_it_was(value: Value, edge: Any, recorder: Any) -> Tensor:
     """An operand of a trace that was changed since, with the value and the history that it had."""
-    old = Tensor.of_value(value, recorder)
+    return with_history(Tensor.of_value(value, recorder), edge)
+
+
+def with_history(old: Tensor, edge: Any) -> Tensor:
+    """A Tensor that nobody else has, with a history: a node and output number, a leaf, or None."""
     if isinstance(edge, Tensor):  # a leaf: its gradient must find it
         edge = (HISTORY.op("Reshape", edge, shape=edge.type.shape)._grad_fn, 0)
     if edge is not None:
@@ -289,7 +300,9 @@ class CompiledNode(Node):
     ) -> None:
         self.borrowed = tuple((x, x._version) for x in borrowed)
         self.graph, self.executable, self.label, self.again = graph, executable, label, again
-        self.residuals, self.sources = tuple(residuals), tuple(sources)
+        self.residuals, self.sources = tuple(map(packed, residuals)), tuple(sources)
+        if MODES.packing is not None:
+            self.borrowed = ()
         self.sequence = next_sequence()
         self.origin = here()
         self.types = tuple(y.type for y in outputs)
@@ -337,7 +350,7 @@ class CompiledNode(Node):
                 )
         if MODES.grad_enabled:
             return self._differentiable(builder, cotangents)
-        inputs = [*self.residuals, *cotangents]
+        inputs = [*map(unpacked, self.residuals), *cotangents]
         if MODES.recorder is not None:
             return replay(self.graph, inputs, builder)
         result: Sequence[Any] = self.executable()(inputs)
