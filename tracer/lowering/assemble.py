@@ -151,7 +151,7 @@ class Lowering:
             shape,
             stored,
             layouts.__getitem__,
-            self.places.literal,
+            lambda _: None,  # constants are read too: their kernels are one
             self.places.number,
             {},
             {},
