@@ -130,8 +130,11 @@ def _global_names(code: types.CodeType) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a function is made of: a hash of it, and the things outside that it uses, to see whether they are still the same."""
+    """What a function is made of: a copy that keeps the values of now, a hash of it, and what it uses
+    from outside, to see whether that is still the same.
+    """
 
+    function: types.FunctionType
     digest: str
     uses: tuple[Used, ...]
 
@@ -149,8 +152,11 @@ def _same(now: Any, then: Any) -> bool:
 def content(function: types.FunctionType) -> Content:
     """What a function and those that it calls are made of. Raises `FunctionError` for what no kernel can hold."""
     uses: list[Used] = []
-    text = _function_text(function, (), uses)
-    return Content(hashlib.blake2b(text.encode(), digest_size=10).hexdigest(), tuple(uses))
+    _function_text(function, (), uses)
+    frozen = rebuilt(function, lambda f: f)
+    text = _function_text(frozen, (), [])
+    digest = hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+    return Content(frozen, digest, tuple(uses))
 
 
 def _function_text(

@@ -72,16 +72,16 @@ def _call(
     site: Site, inside: list[Node], stop: int, last_use: dict[Value, int]
 ) -> tuple[Node, Applied]:
     made = {v: None for node in inside for v in node.outputs}
-    outputs: list[Value] = []
+    outputs: dict[Value, None] = {}
     picked: list[int] = []
     for k, v in enumerate(site.outputs):
         if v in made and v not in outputs:  # what comes from outside, or twice, needs no result
-            outputs.append(v)
+            outputs[v] = None
             picked.append(k)
     form = site.form
     if form is not None:
         form = form.picked(picked)
-    outputs += [v for v in made if last_use.get(v, -1) >= stop and v not in outputs]
+    outputs.update((v, None) for v in made if last_use.get(v, -1) >= stop)
     read = dict.fromkeys(v for node in inside for v in node.inputs if v not in made)
     inputs = [*site.inputs, *(v for v in read if v not in site.inputs)]
     body = GraphBuilder()

@@ -149,7 +149,7 @@ def _checked_name(name: Any) -> str:
     return name
 
 
-_numbered: dict[str, list[Any]] = {}
+_numbered: dict[str, dict[Any, int]] = {}
 _naming = threading.Lock()
 
 
@@ -158,10 +158,8 @@ def _unique(name: str, identity: Any) -> str:
     lives, so that a name never means two things.
     """
     with _naming:
-        others = _numbered.setdefault(name, [])
-        if identity not in others:
-            others.append(identity)
-        number = others.index(identity)
+        others = _numbered.setdefault(name, {})
+        number = others.setdefault(identity, len(others))
     return f"{name}.{number + 1}" if number else name
 
 
@@ -214,7 +212,7 @@ def _record(custom: CustomOperator, found: Content, parts: list[Operator | None]
     count = len(custom.operands)
     marker = "" if part is None else f"_{part}"
     name = f"{_word(custom.name)}_{found.digest}{marker}"
-    scalar = ScalarFunction(name, count, part, custom.function)
+    scalar = ScalarFunction(name, count, part, found.function)
     # A form is compared by what made it: its function is not looked into.
     identity = (found.digest, part, *(d and d.name for d in parts), custom.symbolic)
     unique = _unique(custom.name, identity)

@@ -129,7 +129,7 @@ def _apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -
         outputs = _results(cls, ctx, args, given)
     if recorder is not None:
         results = [y for y in outputs if isinstance(y, Tensor)]
-        again = functools.partial(_again, cls, args, tuple(id(x) for x in ctx.dirty))
+        again = functools.partial(_again, cls, args, tuple(id(x) for x in ctx._dirty))
         recorder.note_call(start, cls.__name__, inputs, results, form_of(cls, args, results), again)
     _check_changes(cls, ctx, args, before, given, recorded)
     for y in outputs if volatile else ():
@@ -176,7 +176,7 @@ def _results(
 ) -> list[Any]:
     """What apply gives: Tensors that are nobody else's, so that history can be attached to them."""
     arguments = {id(x) for x in args if isinstance(x, Tensor)}
-    dirty = {id(x) for x in ctx.dirty}
+    dirty = {id(x) for x in ctx._dirty}
     seen: set[int] = set()
     outputs: list[Any] = []
     for y in given:
@@ -228,7 +228,7 @@ def _check_changes(
     name = cls.__name__
     arguments = [id(x) for x in args]
     results = {id(y) for y in given}
-    for x in ctx.dirty:
+    for x in ctx._dirty:
         if id(x) not in arguments:
             raise ArgumentError(
                 f"{name}: ctx.mark_dirty takes arguments of forward that it changes in place, got another Tensor {short(x.type)}"
@@ -245,7 +245,7 @@ def _check_changes(
                 raise type(error)(f"{name} changes an argument in place: {error}") from None
         if MODES.recorder is None and x._version == before[arguments.index(id(x))]:
             x.count_change()  # through its array
-    marked = {id(x) for x in ctx.dirty}
+    marked = {id(x) for x in ctx._dirty}
     for number, (x, state) in enumerate(zip(args, before, strict=True)):
         if not isinstance(x, Tensor) or id(x) in marked or not recorded:
             continue
@@ -264,7 +264,7 @@ def _attach(
     outputs: list[Any],
 ) -> None:
     """Give floating results a history."""
-    plain, dirty = {id(x) for x in ctx.non_differentiable}, {id(x) for x in ctx.dirty}
+    plain, dirty = {id(x) for x in ctx._non_differentiable}, {id(x) for x in ctx._dirty}
     differentiable = [
         isinstance(y, Tensor) and is_floating(y.type.dtype) and id(inner) not in plain
         for inner, y in zip(given, outputs, strict=True)

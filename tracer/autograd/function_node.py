@@ -81,11 +81,11 @@ class FunctionContext:
     """`ctx`: what forward leaves for backward. Any attribute may be set on it, beside these."""
 
     def __init__(self, function: type, args: tuple[Any, ...]) -> None:
-        self.name: str = function.__name__
+        self._name: str = function.__name__
         self.needs_input_grad = tuple(isinstance(x, Tensor) and x.requires_grad for x in args)
-        self.materialize_grads = True
-        self.dirty: tuple[Tensor, ...] = ()
-        self.non_differentiable: tuple[Tensor, ...] = ()
+        self._materialize = True
+        self._dirty: tuple[Tensor, ...] = ()
+        self._non_differentiable: tuple[Tensor, ...] = ()
         self._to_save: tuple[Tensor | None, ...] = ()
         self._saved: tuple[SavedTensor | None, ...] | None = None
         self._node: weakref.ref[FunctionNode] | None = None
@@ -97,22 +97,22 @@ class FunctionContext:
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
                 raise GradError(
-                    f"{self.name}: save_for_backward takes Tensors and None, got {type(x).__name__}; keep other objects as "
+                    f"{self._name}: save_for_backward takes Tensors and None, got {type(x).__name__}; keep other objects as "
                     "attributes (ctx.n = n)"
                 )
         self._to_save = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Say which arguments forward changes in place. It returns them too."""
-        self.dirty = tensors
+        self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Say which results have no gradient. backward gets zeros for them."""
-        self.non_differentiable = tensors
+        self._non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether backward gets zeros, or None, for the gradients of results that nothing depends on."""
-        self.materialize_grads = bool(value)
+        self._materialize = bool(value)
 
     # ---- what backward reads
     @property
@@ -123,11 +123,11 @@ class FunctionContext:
         node = None if self._node is None else self._node()
         if node is not None and node.released:
             raise GradError(
-                f"the Tensors that {self.name} at {self._source} saved for backward are gone, since backward() ran; call the "
+                f"the Tensors that {self._name} at {self._source} saved for backward are gone, since backward() ran; call the "
                 "first backward with retain_graph=True"
             )
         return tuple(
-            None if s is None else s.value(node, self.name, self._source) for s in self._saved
+            None if s is None else s.value(node, self._name, self._source) for s in self._saved
         )
 
     # ---- what the node does
@@ -144,9 +144,9 @@ class FunctionContext:
         )
         for s in self._saved:
             if s is not None:
-                s.require_history(self.name)
+                s.require_history(self._name)
         self._node = weakref.ref(node)
-        self._to_save = self.dirty = self.non_differentiable = ()
+        self._to_save = self._dirty = self._non_differentiable = ()
 
     def release(self) -> None:
         """Drop what was saved."""
@@ -179,7 +179,7 @@ class FunctionNode(Node):
 
     def name(self) -> str:
         """The class's name, with Backward behind it."""
-        return f"{self.context.name}Backward"
+        return f"{self.context._name}Backward"
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -194,9 +194,7 @@ class FunctionNode(Node):
     def completed(self, cotangents: Sequence[Tensor | None]) -> tuple[Any, ...]:
         """Cotangents with zeros for results that nothing depends on, unless the Function wants to know."""
         return tuple(
-            BUILDER.zeros(t)
-            if c is None and t is not None and self.context.materialize_grads
-            else c
+            BUILDER.zeros(t) if c is None and t is not None and self.context._materialize else c
             for c, t in zip(cotangents, self.types, strict=True)
         )
 
@@ -204,14 +202,14 @@ class FunctionNode(Node):
         """What the user's backward gives, checked."""
         if self.released:
             raise GradError(
-                f"backward a second time through {self.context.name} at {self.origin.source}: its saved Tensors are gone; "
+                f"backward a second time through {self.context._name} at {self.origin.source}: its saved Tensors are gone; "
                 "call the first backward with retain_graph=True"
             )
         from tracer.autograd.function import Function
 
         if self.function.backward is Function.backward:
             raise GradError(
-                f"{self.context.name} has no backward; give it a static method backward(ctx, *gradients). Applied at "
+                f"{self.context._name} has no backward; give it a static method backward(ctx, *gradients). Applied at "
                 f"{self.origin.source}"
             )
         found = self.function.backward(self.context, *cotangents)
@@ -221,7 +219,7 @@ class FunctionNode(Node):
             given.pop()
         if len(given) != count:
             raise GradError(
-                f"{self.context.name}.backward gave {len(given)} gradients, forward has {count} arguments (without ctx): one "
+                f"{self.context._name}.backward gave {len(given)} gradients, forward has {count} arguments (without ctx): one "
                 f"for each is needed, None for those without. Applied at {self.origin.source}"
             )
         return [self._checked(number, g) for number, g in enumerate(given)]
@@ -231,7 +229,7 @@ class FunctionNode(Node):
         if gradient is None or self.edges[number] is None:
             return None
         wanted: Type = self.inputs[number].type.strong()
-        where = f"{self.context.name}.backward gave for argument {number}, {short(wanted)},"
+        where = f"{self.context._name}.backward gave for argument {number}, {short(wanted)},"
         if isinstance(gradient, np.ndarray | np.generic):
             gradient = as_tensor(gradient)
         if not isinstance(gradient, Tensor):
@@ -303,7 +301,7 @@ def refuse_second_gradient(found: Any, context: FunctionContext, gradients: Sequ
             return g
         g = g.detach()
         g._requires_grad, g.output_number = True, 0
-        g.grad_fn = _RefusingNode(context.name, edges, inputs, g.type)
+        g.grad_fn = _RefusingNode(context._name, edges, inputs, g.type)
         return g
 
     return tuple(map(marked, found)) if isinstance(found, tuple | list) else marked(found)
