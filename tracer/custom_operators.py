@@ -45,21 +45,27 @@ class CustomOperator:
     """
 
     def __init__(
-        self, function: Any, derivative: Any, symbolic: Any, name: str | None, inner: bool = False
+        self,
+        function: Any,
+        derivative: Any = None,
+        symbolic: Any = None,
+        name: str | None = None,
+        part: int | None = None,
     ) -> None:
         found = python_function(function)
         if found is None:
             raise ArgumentError(
                 f"tracer.op takes a function of numbers, plain or compiled by Numba, got {type(function).__name__}"
             )
+        functools.update_wrapper(self, found)
         self.function: FunctionType = found
         self.derivative, self.symbolic = derivative, symbolic
         self.operands = parameters(found)
         self.name = _checked_name(name or _word(found.__name__))
+        self.part = part  # of the tuple that the function gives, if it is not a number
         self._parts = _derivatives(self, derivative)
         self._current: tuple[Content, Operator] | None = None
         self._lock = threading.Lock()
-        functools.update_wrapper(self, found)
 
     @property
     def py_func(self) -> FunctionType:
@@ -99,16 +105,6 @@ class CustomOperator:
 
     def __deepcopy__(self, memo: Any) -> CustomOperator:
         return self
-
-
-class _Part(CustomOperator):
-    """One of several derivatives that one function gives."""
-
-    def __init__(self, function: Any, name: str, part: int | None) -> None:
-        super().__init__(function, None, None, name)
-        self.part = part
-
-    part: int | None = None
 
 
 def _refused(error: FunctionError) -> ArgumentError:
@@ -195,7 +191,9 @@ def _derivative(custom: CustomOperator, given: Any, name: str, part: int | None)
         raise ArgumentError(
             f"the derivative of {custom.name} is a function of its operands, or one for each of them, got {type(given).__name__}"
         )
-    made = given if isinstance(given, CustomOperator) else _Part(given, name, part)
+    made = (
+        given if isinstance(given, CustomOperator) else CustomOperator(given, name=name, part=part)
+    )
     if len(made.operands) != len(custom.operands):
         raise ArgumentError(
             f"the derivative of {custom.name} takes its operands ({', '.join(custom.operands)}), got "
@@ -208,8 +206,7 @@ def _derivative(custom: CustomOperator, given: Any, name: str, part: int | None)
 
 
 def _record(custom: CustomOperator, found: Content, parts: list[Operator | None]) -> Operator:
-    part = getattr(custom, "part", None)
-    count = len(custom.operands)
+    part, count = custom.part, len(custom.operands)
     marker = "" if part is None else f"_{part}"
     name = f"{_word(custom.name)}_{found.digest}{marker}"
     scalar = ScalarFunction(name, count, part, found.function)
