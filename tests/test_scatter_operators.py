@@ -16,12 +16,10 @@ from ops.operator import lookup
 from ops.slicing import END
 from ops.table import TABLE
 from ops.types import Type
-from tracer.execution import Executable
 from tracer.functions.assignment import updated
 from tracer.functions.subscripts import get_item
-from tracer.graph import Graph, GraphBuilder, Value
+from tracer.graph import Graph
 from tracer.interpret import interpret
-from tracer.passes.simplify import simplify
 from tracer.recording import Recorder, recording
 from tracer.tensor import Tensor
 
@@ -154,128 +152,6 @@ def test_functions_write_elements() -> None:
         t.scatter(1, [[2], [0]])
     with pytest.raises(tracer.BoundsError, match="index 3 is out of range"):
         tracer.scatter(t, [[3], [0]], 0.0, axis=1)
-
-
-# ---- what simplification makes of them -----------------------------------------------------------
-
-
-def part(start: int, end: int, step: int = 1) -> dict[str, Any]:
-    return {"starts": (start,), "ends": (end,), "axes": (0,), "steps": (step,)}
-
-
-def simplified(build: Any) -> tuple[list[str], Graph]:
-    g = GraphBuilder()
-    x, a, b = (g.input(Type("float32", (n,))) for n in (6, 2, 2))
-    graph = g.build([build(g, x, a, b)])
-    simple = simplify(graph)
-    arrays = [np.arange(n, dtype=np.float32) - n * k for k, n in enumerate((6, 2, 2))]
-    (one,), (other,) = interpret(graph, arrays), interpret(simple, arrays)
-    assert np.array_equal(one, other)
-    from tracer.passes.dead_code import remove_dead_code
-
-    return [n.op.name for n in remove_dead_code(simple).nodes], simple
-
-
-def test_replacements_that_say_nothing_are_left_out() -> None:
-    def whole(g: Any, x: Value, a: Value, b: Value) -> Value:
-        return g.SliceScatter(a, b, **part(0, END))  # type: ignore[no-any-return]
-
-    def nothing(g: Any, x: Value, a: Value, b: Value) -> Value:
-        return g.SliceScatter(x, g.Slice(x, **part(1, 5, 2)), **part(1, 4, 2))  # type: ignore[no-any-return]
-
-    def read_back(g: Any, x: Value, a: Value, b: Value) -> Value:
-        return g.Slice(g.SliceScatter(x, a, **part(1, 3)), **part(-5, -3))  # type: ignore[no-any-return]
-
-    def twice(g: Any, x: Value, a: Value, b: Value) -> Value:
-        return g.SliceScatter(g.SliceScatter(x, a, **part(1, 3)), b, **part(1, 3))  # type: ignore[no-any-return]
-
-    def apart(g: Any, x: Value, a: Value, b: Value) -> Value:
-        return g.SliceScatter(g.SliceScatter(x, a, **part(1, 3)), b, **part(2, 4))  # type: ignore[no-any-return]
-
-    def elsewhere(g: Any, x: Value, a: Value, b: Value) -> Value:
-        return g.Slice(g.SliceScatter(x, a, **part(1, 3)), **part(2, 4))  # type: ignore[no-any-return]
-
-    assert simplified(whole)[0] == []
-    assert simplified(nothing)[0] == []
-    assert simplified(read_back)[0] == []
-    assert simplified(twice)[0] == ["SliceScatter"]
-    assert simplified(apart)[0] == ["SliceScatter"] * 2
-    assert simplified(elsewhere)[0] == ["SliceScatter", "Slice"]
-
-
-# ---- whose memory a program writes ---------------------------------------------------------------
-
-
-def run(build: Any, updates: dict[int, int]) -> tuple[Executable, list[Array]]:
-    """A program on x (8 elements), a and b (2), compared with the interpreter; its inputs afterwards."""
-    g = GraphBuilder()
-    x, a, b = (g.input(Type("float32", (n,))) for n in (8, 2, 2))
-    graph = g.build(build(g, x, a, b))
-    arrays = [np.arange(n, dtype=np.float32) + 10 * k for k, n in enumerate((8, 2, 2))]
-    wanted = interpret(graph, arrays)
-    executable = Executable(graph, updates)
-    given = [a.copy() for a in arrays]
-    found = executable([Tensor.of_array(a) for a in given])
-    for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        np.testing.assert_array_equal(one.array, other, err_msg=str(number))
-    for k, (before, after) in enumerate(zip(arrays, given, strict=True)):
-        number = next((n for n, i in updates.items() if i == k), None)
-        np.testing.assert_array_equal(after, before if number is None else wanted[number])
-    return executable, given
-
-
-def written(executable: Executable) -> list[int]:
-    """The bytes that each part writes at most."""
-    return [p.bytes_written for p in executable.plan().parts]
-
-
-def names(executable: Executable) -> list[str]:
-    return [p.name for p in executable.plan().parts]
-
-
-def test_a_part_of_state_is_replaced_in_its_memory() -> None:
-    def build(g: Any, x: Value, a: Value, b: Value) -> list[Value]:
-        once = g.SliceScatter(x, a, **part(1, 3))
-        return [g.SliceScatter(once, g.Add(b, g.Slice(once, **part(0, 2))), **part(2, 6, 2))]
-
-    executable, _ = run(build, {0: 0})
-    assert names(executable) == ["k_replaced", "k_add", "k_replaced"]
-
-
-def test_memory_that_is_read_later_is_kept() -> None:
-    def later(g: Any, x: Value, a: Value, b: Value) -> list[Value]:
-        new = g.SliceScatter(x, a, **part(1, 3))
-        return [new, g.Add(g.Slice(x, **part(0, 2)), g.Slice(new, **part(1, 3)))]
-
-    def overlapping(g: Any, x: Value, a: Value, b: Value) -> list[Value]:
-        return [g.SliceScatter(x, g.Slice(x, **part(0, 4)), **part(2, 6))]
-
-    def returned(g: Any, x: Value, a: Value, b: Value) -> list[Value]:
-        return [g.SliceScatter(x, a, **part(3, 1, -1)), g.Slice(x, **part(1, 5))]
-
-    def fresh(g: Any, x: Value, a: Value, b: Value) -> list[Value]:
-        y = g.Mul(x, x)
-        new = g.SliceScatter(y, a, **part(1, 8, 4))
-        return [g.SliceScatter(new, b, **part(0, 2)), g.SliceScatter(new, a, **part(0, 2))]
-
-    for build in (later, overlapping, returned):
-        run(build, {0: 0})
-        run(build, {})
-    executable, _ = run(fresh, {})
-    assert names(executable).count("k_kept") == 1  # the second result's; y and new are written over
-
-
-def test_scatters_of_state_are_in_its_memory_too() -> None:
-    g = GraphBuilder()
-    counts, indices = g.input(Type("int64", (2, 3))), g.input(Type("int64", (4,)))
-    flat = g.reshape(counts, (6,))
-    ones = g.expand(g.constant(1, "int64"), (4,))
-    graph = g.build([g.reshape(g.IndexAdd(flat, indices, ones, axis=0), (2, 3))])
-    executable = Executable(graph, {0: 0})
-    memory = np.zeros((2, 3), np.int64)
-    executable([Tensor.of_array(memory), Tensor.of_array(np.array([1, -1, 1, 0]))])
-    assert memory.tolist() == [[1, 2, 0], [0, 0, 1]]
-    assert names(executable) == ["k_scatter_add"]
 
 
 # ---- x[key] = value as a function ----------------------------------------------------------------

@@ -84,7 +84,7 @@ class Accesses:
                     layout = self._layout(v)
                     access = self.add(
                         self.dtype(v),
-                        self._atom_strides(dims, layout),
+                        self.atom_strides(dims, layout),
                         "in",
                         layout.buffer,
                         layout.strided.offset,
@@ -101,7 +101,7 @@ class Accesses:
             made_here = step.output
             if made_here is not None and made_here in self._stored:
                 layout = self._layout(made_here)
-                strides = self._atom_strides(step.result, layout)
+                strides = self.atom_strides(step.result, layout)
                 self.stores[made_here] = self.add(
                     self.dtype(made_here), strides, "out", layout.buffer, layout.strided.offset
                 )
@@ -125,7 +125,8 @@ class Accesses:
         return access
 
     @staticmethod
-    def _atom_strides(dims: Dims, layout: Layout) -> dict[Atom, int]:
+    def atom_strides(dims: Dims, layout: Layout) -> dict[Atom, int]:
+        """How far apart neighbours along each atom lie."""
         result: dict[Atom, int] = {}
         for axis, stride in zip(dims, layout.strided.strides, strict=True):
             for atom in reversed(axis):

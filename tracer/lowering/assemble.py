@@ -162,7 +162,7 @@ class Lowering:
 
     def _start_from(self, v: Value, out: Layout) -> None:
         """The elements that a result starts from, unless it has their memory."""
-        if self.places.layout(v).buffer is not out.buffer:
+        if not self.places.layout(v).is_at(out):
             self._copy_to(v, out, "kept")
 
     def _copied_view(self, node: Node) -> None:
@@ -208,8 +208,9 @@ class Lowering:
         self._start_from(x, out)
         shape = tuple(map(int, part.type.shape))
         if 0 not in shape:
-            where = node.op.compute.rule(out.strided, shape, node.attrs)
-            self._copy_to(part, Layout(out.buffer, where), "replaced")
+            where = Layout(out.buffer, node.op.compute.rule(out.strided, shape, node.attrs))
+            if not self.places.layout(part).is_at(where):
+                self._copy_to(part, where, "replaced")
 
     def _contraction(self, group: Group) -> None:
         node = group.node

@@ -40,6 +40,19 @@ class Layout:
         shape: tuple[int, ...] = tuple(int(d) for d in buffer.type.shape)
         return Layout(buffer, Strided(shape, contiguous_strides(shape)))
 
+    def is_at(self, other: Layout) -> bool:
+        """Whether the elements are those of another one, each in its place."""
+        mine, theirs = self.strided, other.strided
+        return (
+            self.buffer is other.buffer
+            and mine.shape == theirs.shape
+            and mine.offset == theirs.offset
+            and all(
+                d == 1 or s == t
+                for d, s, t in zip(mine.shape, mine.strides, theirs.strides, strict=True)
+            )
+        )
+
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements are one row-major piece."""

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ops.compute import Constant, Size, Strided, View
+from ops.compute import Constant, Replacement, Size, Strided, View
 from ops.movement import contiguous_strides
 from ops.types import Type
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node, Value
+from tracer.lowering.accesses import Accesses
 from tracer.lowering.fuse import Fusion
 from tracer.lowering.groups import Group
 from tracer.lowering.layout import Buffer, Layout
@@ -82,6 +83,117 @@ class Placement:
             below = self._below(group, readers, order)
             if below is not None and below not in self.buffers and not self._is_data(below):
                 self.buffers[below] = self.buffer(group.nodes[0].outputs[0])
+        self._place_parts(readers, order)
+
+    def _place_parts(self, readers: dict[Value, list[int]], order: dict[int, int]) -> None:
+        """What replaces a part of a value in its memory is computed there, if nobody reads the part as it was by then.
+
+        Outer replacements first: what replaces a part of a part lies in it, too.
+        """
+        around: dict[Value, set[int]] = {}  # the replacements that a value is a part of in the end
+        for group in reversed(self._fusion.groups):
+            if group.kind != "replacement":
+                continue
+            node = group.nodes[0]
+            (x, part), result = node.inputs, node.outputs[0]
+            base = self.base(x)[0]
+            buffer = self.buffers.get(base)
+            if buffer is None or self.buffers.get(result) is not buffer or 0 in part.type.shape:
+                continue
+            assert isinstance(node.op.compute, Replacement)
+            sizes = tuple(map(int, part.type.shape))
+            where = node.op.compute.rule(self.layout(result).strided, sizes, node.attrs)
+            source, seen = self.base(part)
+            own = order[id(group)]
+            later = {own} | around.get(result, set())
+            lies = where if seen is None else self._through_back(source, part, where)
+            made = self._fusion.group_of.get(source)
+            if lies is None or made is None:
+                continue
+            if not set(readers.get(source, ())) <= {own, order[id(made.find())]}:
+                continue
+            if self._is_free(source, Layout(buffer, lies), base, later, readers, order):
+                self.buffers[source], self.arranged[source] = buffer, lies
+                around[source] = later
+
+    def _through_back(self, source: Value, view: Value, where: Strided) -> Strided | None:
+        """How a value must lie so that a view of all its elements lies as wanted; None where that is not found."""
+        seen = self.base(view)[1]
+        assert seen is not None
+        sizes = tuple(map(int, source.type.shape))
+        if math.prod(sizes) != math.prod(seen.shape):
+            return None
+        axes = {
+            s: (d, w)
+            for d, s, w in zip(seen.shape, seen.strides, where.strides, strict=True)
+            if d != 1
+        }
+        strides = []
+        for size, stride in zip(sizes, contiguous_strides(sizes), strict=True):
+            found, wanted = axes.get(stride, (0, 0)) if size != 1 else (1, 0)
+            if found != size:
+                return None
+            strides.append(wanted)
+        lies = Strided(sizes, tuple(strides), where.offset)
+        back = self.through(source, view, lies)
+        buffer = Buffer(source.type, "")
+        whole = back is not None and Layout(buffer, back).is_at(Layout(buffer, where))
+        return lies if whole else None
+
+    def _is_free(
+        self,
+        part: Value,
+        place: Layout,
+        base: Value,
+        later: set[int],
+        readers: dict[Value, list[int]],
+        order: dict[int, int],
+    ) -> bool:
+        """Whether a value can be computed in a place that is a part of another one. `later`: groups that read that one, but not
+        its elements there."""
+        made = self._fusion.group_of.get(part)
+        if made is None or part in self.buffers:
+            return False
+        if self._is_data(part) or any(self.base(v)[0] is part for v in self._graph.outputs):
+            return False
+        group, first = made.find(), self._fusion.group_of.get(base)
+        own = order[id(group)]
+        if first is not None and order[id(first.find())] >= own:
+            return False  # the other elements are not there yet
+        if any(r > own and r not in later for r in readers.get(base, ())):
+            return False
+        if group.kind in ("replacement", "scatter"):
+            node = group.nodes[0]
+            return (
+                self.base(node.inputs[0])[0] is base
+                and self.layout(node.inputs[0]).is_at(place)
+                and all(self.base(v)[0] is not base for v in node.inputs[1:])
+            )
+        return group.kind == "kernel" and self._reads_in_step(group, part, place, base)
+
+    def _reads_in_step(self, group: Group, part: Value, place: Layout, base: Value) -> bool:
+        """Whether a kernel reads of a value only the element in whose place it writes its result."""
+        step = next(s for s in group.steps if s.output is part)
+        reading = [
+            (x, dims)
+            for s in group.steps
+            for x, dims in zip(s.inputs, s.operands, strict=True)
+            if self.base(x)[0] is base
+        ]
+        if not reading:
+            return True
+        size = max(int(s.output.type.size) for s in group.steps if s.output is not None)
+        if int(part.type.size) != size or any(
+            s.kind in ("row", "column", "split") for s in group.steps
+        ):
+            return False
+        wanted = Accesses.atom_strides(step.result, place)
+        return all(
+            dims is not None
+            and self.layout(x).strided.offset == place.strided.offset
+            and Accesses.atom_strides(dims, self.layout(x)) == wanted
+            for x, dims in reading
+        )
 
     def _below(
         self, group: Group, readers: dict[Value, list[int]], order: dict[int, int]
@@ -153,9 +265,11 @@ class Placement:
         return turned if all(self.through(base, u, turned) is not None for u in others) else None
 
     def _readers(self, order: dict[int, int]) -> dict[Value, list[int]]:
-        """For each value the positions of the groups that read its buffer, views included."""
+        """For each value the positions of the groups that read its buffer, through views too."""
         result: dict[Value, list[int]] = {}
         for group in self._fusion.groups:
+            if group.kind == "view" and group.nodes[0].outputs[0] in self._fusion.aliases:
+                continue  # only another layout
             for node in group.nodes:
                 for v in node.inputs:
                     base = self.base(v)[0]

@@ -171,6 +171,7 @@ class Specifier:
             for v, access in self.accesses.stores.items()
             if self.iteration.level(self._step_of[v].result) == "inner"
             and access.buffer.kind != "input"
+            and not self._is_read(access)
         ]
         for number in range(1, passes):
             for step in self._needed(number):
@@ -241,8 +242,8 @@ class Specifier:
             body += self.statements.of(step, "inner")
             if v in self.accesses.stores and self._depth[v] == number:
                 access = self.accesses.stores[v]
-                # An input that is updated in place may be read by what comes after.
-                where = late if access.buffer.kind == "input" else body
+                # What is updated in place may be read by what comes after.
+                where = late if access.buffer.kind == "input" or self._is_read(access) else body
                 where.append(Store(access.name, self.iteration.index(access)[0], self.names[v]))
             elif v in self._scratch and self._kept_in[v] == number:
                 access = self._scratch[v]
@@ -252,6 +253,10 @@ class Specifier:
                 body += self._inner_loads(step, loaded)
                 body += self.statements.fold(step)
         return body + late
+
+    def _is_read(self, access: Access) -> bool:
+        """Whether the kernel reads from a buffer that it writes to."""
+        return any(a.buffer is access.buffer and a.role == "in" for a in self.accesses.all)
 
     def _inner_loads(self, step: Step, loaded: set[str]) -> list[Statement]:
         body: list[Statement] = []

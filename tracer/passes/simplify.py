@@ -99,8 +99,10 @@ def _view_of_what_was_put_there(
 def _replaced_by_itself(
     builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
 ) -> Value | None:
-    """All elements replaced: what replaces them. A part replaced by what it was: the operand."""
+    """All elements replaced: what replaces them. None, or a part by what it was: the operand."""
     x, part = inputs
+    if 0 in part.type.shape and x.type == node.output.type:
+        return x
     where = _part_of(node, x)
     if where is None:
         return None
