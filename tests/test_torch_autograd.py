@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tracer
+from tests.hook_programs import Program
 from tracer import trace
 
 pytestmark = pytest.mark.torch
@@ -637,3 +638,21 @@ def test_traced(program: Scenario, torch: Any) -> None:
     compiled = trace(lambda: program(tracer))
     for _ in range(2):
         check(plain(compiled()), plain(program(torch)), program.__name__)
+
+
+@pytest.mark.parametrize("way", ["eager", "traced"])
+def test_random_programs_of_hooks(torch: Any, way: str) -> None:
+    compared = 0
+    for seed in range(250 if way == "eager" else 12):
+        program = Program(seed)
+        try:
+            wanted = plain(program.run(torch))
+        except RuntimeError:  # what a gradient needs was changed in place
+            if way == "eager":  # a trace has the old value
+                with pytest.raises(tracer.GradError):
+                    program.run(tracer)
+            continue
+        run = trace(program.run) if way == "traced" else program.run
+        check(plain(run(tracer)), wanted, f"seed {seed}")
+        compared += 1
+    assert compared > (200 if way == "eager" else 8)
