@@ -42,9 +42,9 @@ class Executable:
 
         start = time.perf_counter()
         self.graph = graph
-        self.examined = (
-            tested  # in anomaly mode; programs that are part of another are examined with that
-        )
+        # in anomaly mode it is examined; programs that are part of another are examined with that
+        self.examined = tested
+        self.forward: Graph | None = None  # of a program of gradients: what they are gradients of
         self._anomalies: Any = None
         self.updates = dict(updates)
         self._shared = shared
@@ -84,7 +84,7 @@ class Executable:
         if self.check is not None:
             self.check(inputs)
         if MODES.anomaly is not None and self.examined:
-            self._anomalies = look_for_anomalies(self._anomalies, self.graph, inputs)
+            self._anomalies = look_for_anomalies(self._anomalies, self.graph, inputs, self.forward)
         words: list[Any] = []
         keep: list[Any] = []
         copied: list[tuple[int, Any, Tensor]] = []
@@ -163,11 +163,13 @@ class Executable:
         return replace(report(self.lowering), residuals=kept)
 
 
-def look_for_anomalies(known: Any, graph: Graph, inputs: Sequence[Any]) -> Any:
+def look_for_anomalies(
+    known: Any, graph: Graph, inputs: Sequence[Any], forward: Graph | None = None
+) -> Any:
     """Raise `AnomalyError` for the first value of a graph that is not finite; what has been made for that, for the next call."""
     from tracer.autograd.anomaly import GraphChecks
 
-    checks = GraphChecks(graph) if known is None else known
+    checks = GraphChecks(graph, forward) if known is None else known
     checks(inputs)
     return checks
 

@@ -219,13 +219,17 @@ def _is_number(x: Tensor) -> bool:
 
 
 class GraphChecks:
-    """Looks at every value of a graph, for given inputs, by a program that has them all for results."""
+    """Looks at every value of a graph, for given inputs, by a program that has them all for results.
 
-    def __init__(self, graph: Graph) -> None:
+    `forward`: what a graph of gradients belongs to.
+    """
+
+    def __init__(self, graph: Graph, forward: Graph | None = None) -> None:
         from tracer.execution import Executable
         from tracer.passes.inline import inline_calls
 
         self.graph = graph = inline_calls(graph)
+        self.forward = inline_calls(forward) if forward is not None else graph
         self.values = list(dict.fromkeys(v for node in graph.nodes for v in node.outputs))
         every = Graph(
             graph.inputs,
@@ -295,7 +299,7 @@ class GraphChecks:
             return line
         forward = dict.fromkeys(
             n.op.name
-            for n in self.graph.nodes
+            for n in self.forward.nodes
             if (n.source, n.scope) == (origin.source, origin.scope)
             and not n.origin.gradient
             and n.op.name not in _PLUMBING

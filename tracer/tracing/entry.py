@@ -146,7 +146,9 @@ class Entry:
         if self._backward is None:
             with self._lock:
                 if self._backward is None:
-                    self._backward = Executable(self.recorded.backward, {})
+                    backward = Executable(self.recorded.backward, {})
+                    backward.forward = self.graph
+                    self._backward = backward
         return self._backward
 
     # ---- which path
