@@ -73,6 +73,14 @@ ROWS: tuple[tuple[str, Function, list[float]], ...] = (
         lambda m, x: m.slope(lambda x: m.where(x > 0, m.sqrt(x), 0.0), x),
         [0],
     ),
+    # where we are no better, or not right
+    ("`sqrt(x)**2` at 0; the limit is 1", lambda m, x: m.sqrt(x) ** 2, [0]),
+    ("`(x**3.0)**(1 / 3)` at 0; the limit is 1", lambda m, x: (x**3.0) ** (1 / 3), [0]),
+    (
+        "`where(x > 9, x @ [inf, 1], 0)` at [0, 0]",
+        lambda m, x: m.where(x > 9, x @ m.asarray([inf, 1.0]), 0.0),
+        [0, 0],
+    ),
 )
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks import gradient_edges
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = [page for page in (DOCS / "numerics.md", DOCS / "autograd.md") if page.exists()]
 BLOCK = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
@@ -57,3 +59,10 @@ def test_a_page_that_is_wrong_is_found() -> None:
     for bad in (good.replace("4", "5"), good.replace("x = 3", "y = 3"), good.replace("text", "c")):
         with pytest.raises((AssertionError, NameError)):
             run_page(bad, "page")
+
+
+def test_the_page_shows_the_gradients_that_we_compute() -> None:
+    text = (DOCS / "numerics.md").read_text(encoding="utf-8")
+    run = gradient_edges.ours()
+    for what, function, x in gradient_edges.ROWS:
+        assert f"| {what} | {gradient_edges.shown(run(function, x))} |" in text

@@ -138,6 +138,7 @@ BINARY: list[tuple[str, Callable[..., Any], Array, Array]] = [
     ("less", np.less, A, B),
     ("less_equal", np.less_equal, N, J),
     ("logaddexp", np.logaddexp, A, B),
+    ("xlogy", lambda x, y: x * np.log(y), A, np.abs(B)),
     ("logical_and", np.logical_and, N, J - 2),
     ("logical_or", np.logical_or, N, J - 2),
     ("logical_xor", np.logical_xor, N, J - 2),

@@ -620,3 +620,38 @@ def test_norms_of_any_order_do_not_overflow() -> None:
         assert value.item() == pytest.approx(wanted * 1e30, rel=1e-6)
         expected = np.sign(x) * (np.abs(x / 1e30) / wanted) ** (order - 1)
         np.testing.assert_allclose(gradient, expected, rtol=1e-5)
+
+
+@tracer.op(derivative=lambda x: 0.5 / np.sqrt(x))
+def own_root(x: float) -> float:
+    """A user's operator."""
+    return np.sqrt(x)  # type: ignore[no-any-return]
+
+
+def test_a_users_operator_keeps_the_contract() -> None:
+    function = slope(lambda x: tracer.where(x > 0, own_root(x), 0.0))
+    for form in (function, trace(function)):
+        assert np.asarray(form(np.array([-1, 0, 4, nan], np.float32))).tolist() == [0, 0, 0.25, 0]
+
+
+def test_x_log_y() -> None:
+    x = np.array([0, -0.0, 0, 2, 1, 0], np.float32)
+    y = np.array([0, -1, inf, 3, 0, 5], np.float32)
+    for form in (lambda f: f, trace):
+        value = np.asarray(form(tracer.xlogy)(x, y))
+        np.testing.assert_allclose(value, [0, 0, 0, 2 * math.log(3), -inf, 0], rtol=1e-6)
+    by_x, by_y = tracer.grad(lambda x, y: tracer.xlogy(x, y).sum(), argnums=(0, 1))(x, y)
+    np.testing.assert_allclose(by_x, [-inf, nan, inf, math.log(3), -inf, math.log(5)], rtol=1e-6)
+    np.testing.assert_allclose(by_y, [0, 0, 0, 2 / 3, inf, 0], rtol=1e-6)
+
+
+def test_the_entropy_of_what_is_impossible() -> None:
+    """-sum(p log p) of a softmax with -inf: an infinite cotangent where the probability is 0."""
+
+    def entropy(x: Any) -> Any:
+        p = tracer.softmax(x)
+        return -tracer.xlogy(p, p).sum()
+
+    found = np.asarray(tracer.grad(entropy)(np.array([0.5, 1.5, -inf])))
+    wanted = np.asarray(tracer.grad(entropy)(np.array([0.5, 1.5])))
+    np.testing.assert_allclose(found, [*wanted, 0.0], rtol=1e-12)

@@ -262,7 +262,7 @@ class _Gradient:
     def __call__(self, g: Any, n: Application) -> tuple[Any, ...]:
         """The cotangents of the operands that need one."""
         return tuple(
-            g.Mul(n.dy, g.op(d.name, *n.inputs)) if needed and d is not None else None
+            g.chain(n.dy, g.op(d.name, *n.inputs)) if needed and d is not None else None
             for d, needed in zip(self.parts, n.needs, strict=True)
         )
 

@@ -65,6 +65,7 @@ class Elementwise:
     log1p = transcendental.log1p
     log2 = transcendental.log2
     logaddexp = transcendental.logaddexp
+    xlogy = transcendental.xlogy
     logical_and = logic.logical_and
     logical_not = logic.logical_not
     logical_or = logic.logical_or

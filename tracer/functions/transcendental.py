@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracer.functions.applying import elementwise, unary_floating
+from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.tensor import Tensor
 
@@ -150,6 +151,13 @@ def logaddexp(x1: Any, x2: Any, /) -> Tensor:
     return elementwise("LogAddExp", x1, x2, floating=True)
 
 
+@public
+def xlogy(x1: Any, x2: Any, /) -> Tensor:
+    """x1 * log(x2), and 0 where x1 is 0, whatever x2 is; broadcast."""
+    x, y = prepare(x1, x2, floating=True)
+    return elementwise("MulNoNan", x, elementwise("Log", y))
+
+
 __all__ = [
     "acos",
     "acosh",
@@ -174,4 +182,5 @@ __all__ = [
     "sinh",
     "tan",
     "tanh",
+    "xlogy",
 ]
