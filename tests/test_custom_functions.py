@@ -242,6 +242,10 @@ def test_arrays_from_numpy_count_as_tensors() -> None:
     assert isinstance(y, tracer.Tensor)
     y.sum().backward()
     near(x.grad, np.cos(X))
+    total = failing(
+        lambda ctx, x, a, b: (x * a).detach().numpy().sum() + b, lambda ctx, d: (d, d, d)
+    )
+    assert total.apply(x, X, np.float32(1)).requires_grad
     with pytest.raises(tracer.GradError, match=r"NumpySin, which is marked once_differentiable"):
         (g,) = grad_of(NumpySin.apply(x).sum(), x, create_graph=True)
         g.sum().backward()
@@ -696,6 +700,14 @@ def test_numbers_that_forward_reads_are_noticed_when_they_change() -> None:
         near(x.grad, [50, 50, 50])
     finally:
         SCALE = before
+
+
+def test_another_function_under_the_same_name_is_noticed() -> None:
+    function = Exp
+    traced = trace(lambda x: function.apply(x))
+    near(traced(X), np.exp(X))
+    function = failing()
+    near(traced(X), 2 * X)
 
 
 def test_a_float_argument_may_be_a_value_of_the_trace() -> None:

@@ -174,6 +174,14 @@ def test_a_constant_that_changes_makes_another_operator() -> None:
         K = before
 
 
+def test_another_operator_under_the_same_name_is_noticed() -> None:
+    own = soft
+    f = trace(lambda x: own(x))
+    near(f(X), np.log1p(np.exp(X)))
+    own = third
+    near(f(X), np.cbrt(X))
+
+
 def test_what_a_function_is_made_of_is_its_key() -> None:
     def keys(*functions):
         return {content(f).digest for f in functions}
@@ -379,6 +387,7 @@ def test_a_text_with_it_needs_the_operator() -> None:
     assert "%1 : Float(4) = once(%x)" in text
     assert ir.equal(ir.parse(text), graph)
     assert find("once") is graph.nodes[0].op
+    assert ir.equal(pickle.loads(pickle.dumps(graph)), graph)
     with pytest.raises(tracer.ParseError, match=r"there is no operator 'twice'; one of your own"):
         ir.parse(text.replace("once(", "twice("))
 

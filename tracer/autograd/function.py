@@ -27,6 +27,8 @@ from tracer.symbolic import form_of
 from tracer.tensor import Tensor
 from tracer.views import set_history
 
+_ARRAYS = (np.ndarray, np.generic)
+_TENSOR = object()  # stands for a Tensor among arguments
 _STATIC = ("forward", "backward", "setup_context", "symbolic")
 
 
@@ -112,7 +114,7 @@ def _refuse(message: str) -> None:
 @public
 def _apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _check(cls, kwargs)
-    args = tuple(as_tensor(x) if isinstance(x, np.ndarray) else x for x in args)
+    args = tuple(as_tensor(x) if isinstance(x, _ARRAYS) else x for x in args)
     ctx = FunctionContext(cls, args)
     volatile = any(isinstance(x, Tensor) and x.volatile for x in args)
     recorded = MODES.grad_enabled is True and any(ctx.needs_input_grad) and not volatile
@@ -129,7 +131,10 @@ def _apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -
         outputs = _results(cls, ctx, args, given)
     if recorder is not None:
         results = [y for y in outputs if isinstance(y, Tensor)]
-        again = functools.partial(_again, cls, args, tuple(id(x) for x in ctx._dirty))
+        dirty = {id(x) for x in ctx._dirty}
+        changed = tuple(id(x) in dirty for x in args)
+        constants = tuple(_TENSOR if isinstance(x, Tensor) else x for x in args)
+        again = functools.partial(_again, cls, constants, changed)
         recorder.note_call(start, cls.__name__, inputs, results, form_of(cls, args, results), again)
     _check_changes(cls, ctx, args, before, given, recorded)
     for y in outputs if volatile else ():
@@ -141,15 +146,15 @@ def _apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _again(
-    cls: type[Function], args: tuple[Any, ...], dirty: tuple[int, ...], tensors: Sequence[Tensor]
+    cls: type[Function],
+    constants: tuple[Any, ...],
+    changed: tuple[bool, ...],
+    tensors: Sequence[Tensor],
 ) -> Any:
     """The same call on other Tensors, on copies of those that it changes."""
     given = iter(tensors)
-    others = []
-    for x in args:
-        other = next(given) if isinstance(x, Tensor) else x
-        others.append(copied(other) if id(x) in dirty else other)
-    return cls.apply(*others)
+    args = [next(given) if x is _TENSOR else x for x in constants]
+    return cls.apply(*(copied(x) if c else x for x, c in zip(args, changed, strict=True)))
 
 
 def _check(cls: type[Function], kwargs: dict[str, Any]) -> None:
@@ -180,7 +185,7 @@ def _results(
     seen: set[int] = set()
     outputs: list[Any] = []
     for y in given:
-        if isinstance(y, np.ndarray):
+        if isinstance(y, _ARRAYS):
             y = as_tensor(y)
         if not isinstance(y, Tensor):
             _refuse_hidden(cls, y)

@@ -96,7 +96,7 @@ def reads(
                     is_plain(found.value)
                     or isinstance(found.value, np.ndarray)
                     or _is_users_function(found.value)
-                    or (isinstance(found.value, type) and _is_function_class(found.value))
+                    or _is_custom(found.value)
                 )
                 if matters and found.expression and found.expression not in told:
                     told.add(found.expression)
@@ -133,7 +133,7 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
         yield from _method(
             value.__func__, item.owner or Found(value.__self__, keep(value.__self__), ""), keep
         )
-    elif type(value).__module__ == "tracer.custom_operators":
+    elif _is_operator(value):
         for function in value.functions():
             yield Found(function, keep(function), item.name), {}
     elif isinstance(value, functools.partial):
@@ -153,6 +153,16 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
                     else Found(value, keep(value), item.name)
                 )
                 yield from _method(_untraced(function), owner, keep)
+
+
+def _is_custom(value: Any) -> bool:
+    """Whether it is an operation of the user's."""
+    return _is_operator(value) or (isinstance(value, type) and _is_function_class(value))
+
+
+def _is_operator(value: Any) -> bool:
+    """Whether it is what `tracer.op` gives."""
+    return type(value).__module__ == "tracer.custom_operators"
 
 
 def _is_function_class(value: type) -> bool:
