@@ -57,6 +57,7 @@ class Specifier:
         self.group, self.stored, self.name = group, stored, name
         made = [s.output for s in group.steps if s.output is not None]
         self.names = {v: f"v{k}" for k, v in enumerate(made)}
+        self.own_names = dict(self.names)  # of those that are other values, read otherwise, too
         self.accesses = Accesses(group, shape, stored, layout, literal, partials)
         self.iteration = Iteration(group, shape, self.accesses, reduced)
         self.statements = Statements(
@@ -269,7 +270,7 @@ class Specifier:
         return body
 
     def _notes(self, spec: KernelSpec) -> dict[int, str]:
-        source_of = {self.names[s.output]: s.node for s in self.group.steps if s.output is not None}
+        source_of = {name: self._step_of[v].node for v, name in self.own_names.items()}
         notes = {}
         for number, statement in enumerate(spec.statements):
             if isinstance(statement, Store):

@@ -71,8 +71,7 @@ class Statements:
         v = step.node.outputs[0]
         name, compute = self.names[v], step.node.op.compute
         if step.kind == "view":
-            argument = self.argument(step.inputs[0], step.operands[0])
-            return [Let(name, self._accesses.dtype(v), argument)]
+            return self._same(v, self.argument(step.inputs[0], step.operands[0]))
         if step.kind == "finish":
             return self._combine(step)
         if step.kind == "point":
@@ -90,11 +89,24 @@ class Statements:
         out = v.type
         first = step.inputs[0].type.dtype if step.inputs else out.dtype
         text = scalar_text(step).format(*arguments, T=lane(first), R=lane(out.dtype), **keys)
+        if text in arguments:
+            return body + self._same(v, text)
         rounding = None if v in self._accesses.moved else _ROUND.get(out.dtype)
-        if rounding and text not in arguments:
+        if rounding:
             text = f"{rounding}({text})"
         body.append(Let(name, self._accesses.dtype(v), text))
         return body
+
+    def _same(self, v: Value, argument: str) -> list[Statement]:
+        """v is what the argument is: known by its name from now on, unless it has memory of its own."""
+        if (
+            v in self._accesses.stores
+            or not argument.isidentifier()
+            or argument in ("True", "False")
+        ):
+            return [Let(self.names[v], self._accesses.dtype(v), argument)]
+        self.names[v] = argument
+        return []
 
     def _position(self, strides: dict[Atom, int], level: str, body: list[Statement]) -> str:
         """The name of an int64 value: the position that the strides describe."""
