@@ -120,6 +120,14 @@ def test_what_a_mask_hides_is_found(traced: bool) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+def test_what_a_function_makes_itself_is_data_like_any_other(traced: bool) -> None:
+    def constants() -> Any:
+        return tracer.tensor([1.0, 2.0]).div_(tracer.tensor([0.0, 1.0]))
+
+    assert letter(lambda: (trace(constants) if traced else constants)()).startswith("Div gave inf")
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
 def test_infinities_that_the_code_names_are_no_anomaly(traced: bool) -> None:
     hidden = tracer.tensor([True, False, False])
 

@@ -260,8 +260,12 @@ class GraphChecks:
                 kind = _anomaly(known[v], checks) if is_floating(v.type.dtype) else None
                 if kind is None:
                     continue
+                if not node.inputs:
+                    if not v.type.shape or node.op.name != "Constant":  # others are data
+                        meant[v] = node
+                    continue
                 operands = [_Operand(x.type, known[x], x in meant) for x in node.inputs]
-                if v in numbers or _is_meant(operands):
+                if _is_meant(operands):
                     before = [meant[x] for x in node.inputs if x in meant and x not in numbers]
                     meant[v] = before[0] if before else node
                     continue
