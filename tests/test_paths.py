@@ -12,8 +12,10 @@ import pytest
 
 import tracer
 import tracer.nn.functional as F
+from ops.types import Type
 from tracer import nn, optim, random, trace
-from tracer.tracing import evaluation
+from tracer.graph import GraphBuilder
+from tracer.tracing import evaluation, stages
 from tracer.tracing.paths import SignaturePaths
 
 ONES = np.ones(3, np.float32)
@@ -506,6 +508,62 @@ def test_borderline_values_are_decided_by_the_program_once() -> None:
         y, word = f(x[k : k + 1])
         assert word == ("reached" if np.asarray(y)[0] >= compiled[k] else "below")
     assert counts(f) == (2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_arguments_and_state_change_on_the_path_that_is_taken_only,
+        test_branches_on_random_numbers_see_the_bits_that_are_drawn,
+        test_gradients_that_accumulate_are_clipped_where_they_are_large,
+        test_an_index_that_is_bad_on_another_path_does_no_harm,
+        test_a_bad_index_before_or_after_the_questions,
+    ],
+)
+def test_each_question_in_a_stage_of_its_own(
+    test: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "WORTH_A_STAGE", 1)
+    test()
+
+
+def test_work_that_only_later_questions_need_is_not_done_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stages, "WORTH_A_STAGE", 1 << 15)
+
+    @trace
+    def f(x: Any, n: Any) -> Any:
+        turns = 0
+        while turns < 6 and x[0, 0] < n:
+            x, turns = x @ x / 64, turns + 1
+        return x, turns
+
+    x = np.ones((64, 64), np.float32)
+    sizes = []
+    for n in (2.0, 0.5, 2.0):
+        assert f(x, np.float32(n))[1] == (6 if n > 1 else 0)
+        programs = f._find((x, np.float32(n)), {})[0].executable.early
+        sizes.append([len(p.executable.graph.nodes) for p in programs])
+    assert len(sizes[1]) == 1 and sizes[0] == sizes[2]
+    assert 3 <= len(sizes[0]) <= 7 and max(sizes[0]) <= 12
+    # what the first question needs is no product of matrices
+    assert "library" not in {part.kind for part in programs[0].executable.plan().parts}
+
+
+def test_stages_are_few_however_much_there_is_to_do() -> None:
+    builder = GraphBuilder()
+    x = builder.input(Type("float32", (4000, 500)))
+    guards = []
+    for _ in range(500):
+        x = builder.Mul(x, x)
+        guards.append(builder.ReduceAny(builder.Cast(x, to="bool"), axes=(0, 1), keepdims=False))
+    graph = builder.build([x, *guards])
+    *early, late = stages.cut(graph, 500, ())
+    assert 8 <= len(early) <= stages.MOST_STAGES + 1 and not late.results
+    assert [k for stage in early for k in stage.guards] == list(range(500))
+    assert sum(len(stage.graph.nodes) for stage in early) == 1500  # nothing is computed twice
+    assert early[-1].results == [0]
 
 
 # ---- limits and warnings -------------------------------------------------------------------------

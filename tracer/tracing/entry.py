@@ -21,7 +21,7 @@ from tracer.graph import Graph, used
 from tracer.modes import MODES, enable_grad
 from tracer.recording import held_by
 from tracer.tensor import Tensor, intern
-from tracer.tracing.guarded import GuardedExecutable
+from tracer.tracing.guarded import Departure, GuardedExecutable
 from tracer.tracing.guards import build_guard
 from tracer.tracing.questions import Question
 from tracer.tracing.record import Recorded
@@ -161,29 +161,20 @@ class Entry:
             count += 1
         return count
 
-    def begin(self, leaves: Sequence[Any]) -> list[Tensor]:
-        """Compute what Python asked for; nothing is changed."""
-        executable = self.executable
-        assert isinstance(executable, GuardedExecutable)
-        return executable.begin(self._inputs(leaves))
+    def begin(self, leaves: Sequence[Any], agreed: int) -> list[list[Tensor]] | Turned:
+        """Compute what Python asked for; nothing is changed. Where the call leaves this path, or what the rest goes on from.
 
-    def turned(self, early: Sequence[Tensor], agreed: int) -> Turned | None:
-        """Where what `begin` gave leaves this path; None if it does not. The first `agreed` outcomes are known to be right.
-
-        Raises `BoundsError` for a bad index on the way.
+        The first `agreed` outcomes are known to be right. Raises `BoundsError` for a bad index on the way.
         """
         executable = self.executable
         assert isinstance(executable, GuardedExecutable)
-        return self.turned_by(executable.outcomes(early), agreed)
+        found = executable.decide(self._inputs(leaves), self.outcomes, agreed)
+        return self.turned(found) if isinstance(found, Departure) else found
 
-    def turned_by(self, outcomes: Sequence[bytes], agreed: int) -> Turned | None:
-        """The same, given the outcomes as bytes."""
-        executable = self.executable
-        assert isinstance(executable, GuardedExecutable)
-        number = executable.differing(outcomes, self.outcomes, agreed)
-        if number is None:
-            return None
-        last = self.questions[number].with_outcome(outcomes[number])
+    def turned(self, departure: Departure) -> Turned:
+        """What is known when a call leaves this path."""
+        number = departure.number
+        last = self.questions[number].with_outcome(departure.outcome)
         return Turned(self, (*self.questions[:number], last))
 
     # ---- running
@@ -194,7 +185,7 @@ class Entry:
         inputs += [leaves[k] for k in recorded.argument_leaves]
         return inputs
 
-    def run(self, leaves: Sequence[Any], early: Sequence[Tensor] | None = None) -> Any:
+    def run(self, leaves: Sequence[Any], early: list[list[Tensor]] | None = None) -> Any:
         """Run the program on argument leaves and do what the trace did: outputs, state, gradients.
 
         `early`: what `begin` gave, where there are questions, whose outcomes are those of this path.

@@ -20,7 +20,7 @@ from tracer.modes import MODES
 from tracer.nn.parameter import Parameter
 from tracer.recording import Holder
 from tracer.tensor import Array, Tensor, is_plain
-from tracer.tracing.guarded import GuardedExecutable
+from tracer.tracing.guarded import EarlyProgram, GuardedExecutable
 from tracer.tracing.signature import arrival_of
 from tracer.views import set_flag
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tracer.execution import Executable
     from tracer.tracing.entry import Entry, Turned
     from tracer.tracing.signature import Leaf
+    from tracer.tracing.stages import Stage
 
 MISS = object()
 
@@ -266,32 +267,35 @@ class _Writer:
     def run_guarded(
         self, executable: GuardedExecutable, go_on: Callable[[tuple[Any, ...], Turned], Any]
     ) -> None:
-        """Call the early program, compare the outcomes as one piece of memory, call the late program."""
-        entry = self.entry
-        expected = executable.packed(entry.outcomes)
-
-        def turned(memory: bytes, agreed: int) -> Turned | None:
-            return entry.turned_by(executable.unpacked(memory), agreed)
-
-        self.constants |= {"entry": entry, "memory_at": string_at, "turned": turned, "go_on": go_on}
-        self.constants["expected"] = expected
+        """Call the early programs, after each compare its outcomes as one piece of memory; call the late program."""
         self.parameters = "args, agreed=None"
+        self.constants |= {"entry": self.entry, "memory_at": string_at, "go_on": go_on}
         inputs = [self.words[k] for k in range(len(self.words))]
-        self.add(f"e = allocate({executable.outcome_bytes})")
-        offsets = iter(executable.offsets)
-        names: list[int | str] = [f"e.pointer + {next(offsets)}" for _ in range(executable.guards)]
-        names += [k for k, _ in executable.early_results]
-        others = len(executable.early.results) - len(names) - executable.tests
-        names += [-1 - k for k in range(others)]  # what only the late program reads
-        names += [f"e.pointer + {next(offsets)}" for _ in range(executable.tests)]
-        blocks = self._call(executable.early, inputs, names)
-        self.add(f"m = memory_at(e.pointer, {len(expected)})")
-        self.add("if m != expected:")
-        self.add("    t = turned(m, agreed or 0)")
-        self.add("    if t is not None: return go_on(args, t) if agreed is None else t")
+        blocks: list[dict[int, str]] = []
+
+        def with_reads(stage: Stage) -> list[str]:
+            return [*inputs, *(f"{blocks[k][place]}.pointer" for k, place in stage.reads)]
+
+        kept = 0
+        for number, program in enumerate(executable.early):
+            stage, e = program.stage, f"e{number}"
+            self.add(f"{e} = allocate({program.outcome_bytes})")
+            places = [f"{e}.pointer + {offset}" for offset in program.offsets]
+            guards, tests = places[: len(stage.guards)], places[len(stage.guards) :]
+            names: list[int | str] = [*guards, *stage.results]
+            for _ in range(len(program.executable.results) - len(names) - len(tests)):
+                kept += 1
+                names.append(-kept)
+            blocks.append(self._call(program.executable, with_reads(stage), [*names, *tests]))
+            expected = self.constant(program.packed(self.entry.outcomes))
+            turned = self.constant(_turned(self.entry, program))
+            self.add(f"m = memory_at({e}.pointer, {program.outcome_bytes})")
+            self.add(f"if m != {expected}:")
+            self.add(f"    t = {turned}(m, agreed or 0)")
+            self.add("    if t is not None: return go_on(args, t) if agreed is None else t")
         if executable.late is not None:
-            inputs += [f"{blocks[place]}.pointer" for place in executable.crossing]
-            self._call(executable.late, inputs, executable.late_results)
+            stage = executable.late_stage
+            self._call(executable.late, with_reads(stage), stage.results)
         self.add("entry.runs += 1")
 
     def _call(
@@ -312,7 +316,7 @@ class _Writer:
             if isinstance(name, str):
                 outputs.append(name)
             elif kind == "new":
-                block = blocks[place] = f"b{name}" if name >= 0 else f"h{-1 - name}"
+                block = blocks[place] = f"b{name}" if name >= 0 else f"h{-name}"
                 self.add(f"{block} = allocate({int(type_.size) * type_.itemsize})")
                 outputs.append(f"{block}.pointer")
                 if name >= 0:
@@ -383,6 +387,16 @@ class _Writer:
         exec(compile(source, "<tracer launch>", "exec"), namespace)
         launch: Callable[..., Any] = namespace["launch"]
         return launch
+
+
+def _turned(entry: Entry, program: EarlyProgram) -> Callable[[bytes, int], Turned | None]:
+    """Where a call leaves the entry's path, given the memory of a program's outcomes and how many are known."""
+
+    def turned(memory: bytes, agreed: int) -> Turned | None:
+        departure = program.departure(program.unpacked(memory), entry.outcomes, agreed)
+        return None if departure is None else entry.turned(departure)
+
+    return turned
 
 
 def _is_flat(tree: Any) -> bool:

@@ -163,7 +163,7 @@ class TracedFunction(Generic[P, R]):
         kwargs: dict[str, Any],
         known: _Known = (),
         counted: bool = True,
-    ) -> tuple[Entry, list[Any], list[Tensor] | None]:
+    ) -> tuple[Entry, list[Any], list[list[Tensor]] | None]:
         """The entry whose path a call takes, the leaves, and what was computed to know it. Changes nothing.
 
         `known`: the questions whose outcomes a program has seen. They are imposed on the paths that are tried next, so each
@@ -184,11 +184,10 @@ class TracedFunction(Generic[P, R]):
                         f"{self._name} asks other questions each time it is traced with the same arguments and state, the last "
                         f"time {known[agreed]}: what decides them is neither. Make it an argument"
                     )
-            early = entry.begin(leaves)
-            turned = entry.turned(early, agreed)
-            if turned is None:
-                return entry, leaves, early
-            known = turned.known
+            found = entry.begin(leaves, agreed)
+            if not isinstance(found, Turned):
+                return entry, leaves, found
+            known = found.known
 
     def _fitting(
         self,
