@@ -6,6 +6,7 @@ program has run, so that an exception leaves everything as it was.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from tracer.tracing.questions import Questions
 
 _DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float arguments
+
+
+_PLAIN = (bool, int, float, str, type(None))
+_ABSENT = object()
 
 
 class Capture:
@@ -83,6 +88,7 @@ class Recorder:
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
         self.flags: dict[tuple[int, str], tuple[Any, str, bool]] = {}
         self.rebound: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor]] = {}
+        self.attributes: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
         self.flagged: dict[int, tuple[Tensor, Flag]] = {}  # Tensors and the flags they had
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
@@ -286,6 +292,25 @@ class Recorder:
         if id(tensor) in self.mutated:
             self.mutated[id(tensor)][1]._requires_grad = flag
 
+    def note_attribute(self, members: dict[str, Any], name: str) -> None:
+        """A plain attribute of a module is about to be set; it is put back when the trace is over."""
+        self.attributes.setdefault((id(members), name), (members, name, members.get(name, _ABSENT)))
+
+    def restore_attributes(self) -> list[Callable[[], object]]:
+        """Put plain attributes back; what sets them again."""
+        again: list[Callable[[], object]] = []
+        for members, name, before in self.attributes.values():
+            now = members.get(name, _ABSENT)
+            if not isinstance(now, _PLAIN) or (type(now) is type(before) and now == before):
+                continue
+            again.append(functools.partial(members.__setitem__, name, now))
+            if before is _ABSENT:
+                del members[name]
+            else:
+                members[name] = before
+        self.attributes.clear()
+        return again
+
     def restore_flags(self) -> list[tuple[Holder, Flag]]:
         """Put flags back; those that programs have to set again."""
         changed: list[tuple[Holder, Flag]] = []
@@ -357,6 +382,7 @@ class recording:  # noqa: N801 - a context manager
         MODES.packing = self.packing
         self.recorder.restore()
         self.recorder.restore_flags()
+        self.recorder.restore_attributes()
 
 
 def scalar(container: Any, key: Any) -> Any:

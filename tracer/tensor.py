@@ -152,6 +152,13 @@ class Tensor(Methods):
         array = self._array
         if array is None:
             if self._block is None:
+                if self._recorder is not MODES.recorder:
+                    raise _located(
+                        TraceError(
+                            f"a Tensor {short(self.type)} of a trace that is over is used; it has no data: return it from the "
+                            "traced function instead of keeping it in a variable, an attribute or a cache"
+                        )
+                    )
                 raise _located(
                     TraceError(
                         f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "

@@ -120,6 +120,8 @@ class Module(ModuleTree, HookedModule):
                 )
             )
         else:
+            if MODES.recorder is not None:
+                MODES.recorder.note_attribute(own, name)
             object.__setattr__(self, name, value)
 
     def _register_member(self, kind: str, name: str, value: Any) -> None:
@@ -241,6 +243,8 @@ class Module(ModuleTree, HookedModule):
     def train(self: _Self, mode: bool = True) -> _Self:
         """Set `training` here and below."""
         for module in self.modules():
+            if MODES.recorder is not None:
+                MODES.recorder.note_attribute(module.__dict__, "training")
             module.__dict__["training"] = bool(mode)
         return self
 

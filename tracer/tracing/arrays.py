@@ -17,7 +17,7 @@ import numpy as np
 from ops.errors import TraceError
 from tracer.source import shown
 from tracer.tensor import Tensor
-from tracer.tracing.reads import Found, reads
+from tracer.tracing.values import Named
 
 MOST_BYTES = 1 << 16  # of an array whose elements are compared at every call: microseconds
 
@@ -38,17 +38,11 @@ def lenders(captured: Any) -> Iterator[Any]:
 class NamedArrays:
     """The arrays that a function names, with their elements before it is traced."""
 
-    def __init__(self, function: Any) -> None:
-        kept: list[Any] = []
-
-        def keep(value: Any) -> str:
-            kept.append(value)
-            return f"kept[{len(kept) - 1}]"
-
-        self._function = function
+    def __init__(self, named: Named) -> None:
+        self._function = named.function
         self._before = [
             (found, found.value.tobytes())
-            for found in reads([(Found(function, "fn", ""), {})], keep)
+            for found in named.found
             if isinstance(found.value, np.ndarray) and is_small(found.value)
         ]
 

@@ -222,11 +222,19 @@ class Entry:
             if changed not in recorded.cotangent_outputs:
                 released = CompiledNode.released_node(recorded.graph.name)
                 set_history(results[changed], released, 0)
+        for assign in recorded.assignments:
+            assign()
+        made: set[int] = set()
+        for k in recorded.aliases:
+            self._make_view(k, leaves, results, made)
         out = []
         for output in recorded.outputs:
             if output.kind == "program":
                 result = results[output.number]
-                if result._requires_grad is not True:
+                if output.number in recorded.aliases:
+                    if result._grad_fn is None:
+                        result._requires_grad = output.requires_grad
+                elif result._requires_grad is not True:
                     result._requires_grad = output.requires_grad
                     if output.requires_grad and result.grad_fn is None:
                         result.grad_fn = CompiledNode.released_node(recorded.graph.name)
@@ -235,6 +243,22 @@ class Entry:
                 kept = leaves[output.number] if output.kind == "argument" else output.object
                 out.append(kept.copy() if output.kind == "copy" else kept)
         return optree.tree_unflatten(recorded.tree, out)
+
+    def _make_view(
+        self, number: int, leaves: Sequence[Any], results: list[Any], made: set[int]
+    ) -> None:
+        """Put the view that a result is into its place."""
+        if number in made:
+            return
+        made.add(number)
+        alias = self.recorded.aliases[number]
+        if alias.kind == "program":
+            if alias.base in self.recorded.aliases:
+                self._make_view(alias.base, leaves, results, made)
+            base = results[alias.base]
+        else:
+            base = as_input(leaves[alias.base]) if alias.kind == "argument" else alias.base
+        results[number] = alias.of(base)
 
     def _attach(self, results: list[Any], number: int, inputs: list[Any]) -> None:
         recorded = self.recorded

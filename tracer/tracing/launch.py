@@ -71,6 +71,8 @@ def build_launch(
         return None
     if entry.recorded.changed_histories or entry.recorded.onward:
         return None
+    if entry.recorded.aliases:
+        return None
     writer = _Writer(entry)
     writer.arguments()
     writer.state()
@@ -357,6 +359,8 @@ class _Writer:
             self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}.count_change({name})")
         for holder, grad in grads:
             self.add(f"{holder}._grad = {grad}")
+        for assign in recorded.assignments:
+            self.add(f"{self.constant(assign)}()")
         for whose, new in recorded.new_flags:
             self.add(f"set_flag({self.holder(whose)}, {self.constant(new)})")
 

@@ -33,6 +33,7 @@ _BETWEEN = frozenset(
     (
         "RESUME",
         "CACHE",
+        "COPY",  # x.n += 1
         "PRECALL",
         "NOP",
         "PUSH_NULL",
@@ -94,7 +95,7 @@ def reads(
             for found in _names(scope):
                 matters = (
                     is_plain(found.value)
-                    or isinstance(found.value, np.ndarray)
+                    or isinstance(found.value, np.ndarray | Iterator)
                     or _is_users_function(found.value)
                     or _is_custom(found.value)
                 )

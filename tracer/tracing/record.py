@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +20,12 @@ from tracer.graph import Graph, Node, Value
 from tracer.modes import MODES, Flag, Untracked
 from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
+from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.arrays import NamedArrays
 from tracer.tracing.evaluation import Evaluation
 from tracer.tracing.questions import Question, Questions
 from tracer.tracing.signature import NAMESPACE, Leaf, has_history
+from tracer.tracing.values import GlobalGenerators, Named, PlainValues
 from tracer.views import write
 
 
@@ -74,6 +77,8 @@ class Recorded:
     new_flags: list[tuple[Holder, Flag]] = field(default_factory=list)  # of `requires_grad`
     questions: list[Question] = field(default_factory=list)
     onward: list[int] = field(default_factory=list)  # arguments whose gradient goes on outside
+    aliases: dict[int, Alias] = field(default_factory=dict)
+    assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
     changed_histories: list[int] = field(
         default_factory=list
     )  # outputs: changed state with a history
@@ -86,11 +91,12 @@ def record(
     tree: Any,
     name: str,
     known: Sequence[Question] | None = None,
+    names: Sequence[str] = (),
 ) -> Recorded:
     """Trace `function` on leaves of the given signature. Raises what the function raises; nothing outside has changed then.
 
     `known`: the questions that Python asks first, with outcomes that are imposed; later ones are answered by the leaves' and the
-    state's elements. None where nothing can be asked.
+    state's elements. None where nothing can be asked. `names`: of the leaves.
     """
     recorder = Recorder(name)
     placeholders: list[Any] = []
@@ -121,12 +127,18 @@ def record(
     if known is not None:
         actual = {v: _elements(leaves[k]) for k, v in originals.items()}
         recorder.questions = Questions(recorder, evaluation(recorder, actual, leaves), known)
-    arrays = NamedArrays(function)
+    objects = {
+        n: x for n, x, leaf in zip(names, leaves, signature, strict=False) if leaf.kind == "object"
+    }
+    named = Named(function, objects)
+    arrays, plain, generators = NamedArrays(named), PlainValues(named), GlobalGenerators()
     try:
         with recording(recorder):
             mode = MODES.grad_enabled
             result = function(*args, **kwargs)
             arrays.check()
+            generators.check()
+            _refuse_changed_containers(args, kwargs, tree, placeholders, name)
             if recorder.questions is not None and recorder.questions.failure is not None:
                 raise recorder.questions.failure
             if MODES.grad_enabled is not mode:
@@ -137,9 +149,35 @@ def record(
             recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves, sources)
             recorded.new_flags = recorder.restore_flags()
             recorded.new_flags += _volatile_since(recorder, recorded, placeholders, signature)
+            recorded.assignments = recorder.restore_attributes()
+            recorded.assignments += plain.restore()
             return recorded
     finally:
+        plain.restore()
         recorder.questions = None  # and with it all elements, whoever keeps a Tensor of the trace
+
+
+def _refuse_changed_containers(
+    args: Any, kwargs: Any, tree: Any, placeholders: list[Any], name: str
+) -> None:
+    """Raise `TraceError` for a list or dict of the caller's that the function changed: it was given copies."""
+    for given, before in zip(
+        (*args, *kwargs.values()),
+        itertools.chain(
+            *(
+                x if isinstance(x, tuple) else x.values()
+                for x in optree.tree_unflatten(tree, placeholders)
+            )
+        ),
+        strict=False,
+    ):
+        old, shape = optree.tree_flatten(before, none_is_leaf=True, namespace=NAMESPACE)
+        new, other = optree.tree_flatten(given, none_is_leaf=True, namespace=NAMESPACE)
+        if shape != other or any(x is not y for x, y in zip(old, new, strict=True)):
+            raise TraceError(
+                f"{name} changes a {type(given).__name__} that it is given, which its compiled program would not do; return the "
+                "new elements, or change Tensors in place (x.add_(1), x[...] = y)"
+            )
 
 
 def evaluation(
@@ -209,6 +247,8 @@ def _finish(
                 values.append(strong)
                 tensors.append(x)
             outputs.append(Output("program", numbers[id(x)], requires_grad=x._requires_grad))
+    aliases = _aliases(recorder, tensors, arguments)
+    values += [recorder.strengthen(x) for x in tensors[len(values) :]]
     count = len(values)
     for old, new in rebound:
         write(old, new, recorded=False)
@@ -235,6 +275,7 @@ def _finish(
         flags=list(recorder.flags.values()),
         modules=list(recorder.modules.values()),
         result_count=count,
+        aliases=aliases,
     )
     inputs = [c.value for c in recorded.captures] + [s.value for s in recorded.scalars]
     inputs += [originals[k] for k in dynamic]
@@ -253,6 +294,31 @@ def _finish(
     nodes, recorded.applied = fold(recorder.builder.nodes, values, recorder.sites)
     recorded.graph = Graph(tuple(inputs), nodes, tuple(values), name=recorder.builder.name)
     return recorded
+
+
+def _aliases(
+    recorder: Recorder, tensors: list[Tensor], arguments: dict[int, int]
+) -> dict[int, Alias]:
+    """By their numbers, the results that are views of an argument, of state or of another result, and what they are views of.
+
+    What several overlapping results are views of becomes a result too.
+    """
+    state = {id(standing): tensor for tensor, standing in recorder.mutated.values()}
+
+    def known(x: Tensor) -> tuple[str, Any] | None:
+        if id(x) in arguments:
+            return "argument", arguments[id(x)]
+        if id(x) in state:
+            return "object", state[id(x)]
+        if not x.is_symbolic:
+            return "object", x
+        return ("program", results[id(x)]) if id(x) in results else None
+
+    results = {id(x): number for number, x in enumerate(tensors)}
+    tensors += overlapping_bases([x for x in tensors if alias_of(x, known) is None])
+    results = {id(x): number for number, x in enumerate(tensors)}
+    found = {number: alias_of(x, known) for number, x in enumerate(tensors)}
+    return {number: alias for number, alias in found.items() if alias is not None}
 
 
 def _volatile_since(
@@ -286,7 +352,13 @@ def as_outside(x: Tensor) -> Tensor:
 
 
 def _refuse_unfinished(x: Any) -> None:
-    """Raise `TraceError` for a result whose code has not run yet."""
+    """Raise `TraceError` for a result whose code has not run yet, or that holds Tensors of the trace where nobody looks."""
+    for name, value in getattr(x, "__dict__", {}).items():
+        if isinstance(value, Tensor) and value.is_symbolic:
+            raise TraceError(
+                f"a traced function returns a {type(x).__name__} whose attribute {name} is a Tensor that it computes; return "
+                "Tensors by themselves, or in tuples, lists, dicts and other trees (optree.register_pytree_node)"
+            )
     if isinstance(x, types.GeneratorType | types.CoroutineType | types.AsyncGeneratorType):
         raise TraceError(
             f"a traced function returns its results, got a {type(x).__name__}, whose code would run after the trace; "

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import optree
 
-from ops.errors import ArgumentError
+from ops.errors import ArgumentError, TraceError
 from ops.types import Type, short
 from tracer.autograd.hooks import state_of
 from tracer.modes import Flag, Untracked
 from tracer.tensor import Tensor, intern
+from tracer.tracing.values import is_used_up
 
 _PLAIN = (bool, int, str, bytes, type(None), complex)
 NAMESPACE = "tracer"
@@ -90,6 +91,11 @@ class _Value:
 def leaf_of(x: Any, static: bool = False) -> Leaf:
     """How an argument leaf enters the signature. `static`: a float is compared by value too."""
     if isinstance(x, Tensor):
+        if x._value is not None:
+            raise TraceError(
+                f"a Tensor {short(x.type)} of a trace that is over is passed to a traced function; it has no data: return "
+                "it from the traced function that made it instead of keeping it"
+            )
         if x._view is not None:
             x._current()  # its flags follow the base
         arrival = arrival_of(x) if x._requires_grad is True else None
@@ -102,6 +108,10 @@ def leaf_of(x: Any, static: bool = False) -> Leaf:
         return Leaf("array", intern(Type.of(np.asarray(x))))
     if isinstance(x, (*_PLAIN, float)):
         return Leaf("static", value=_Value(x))
+    if is_used_up(x):
+        raise ArgumentError(
+            f"a traced function was given a {type(x).__name__}, whose elements can be taken once; pass a list or a tuple"
+        )
     return Leaf("object", value=_Same(x))
 
 

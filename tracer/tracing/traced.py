@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -138,6 +139,8 @@ class TracedFunction(Generic[P, R]):
         if instance is None:
             return self
         kept: dict[Any, Any] = getattr(instance, "__dict__", self._bound)
+        if isinstance(instance, type):  # a class method
+            kept = self._bound
         slot = f"__traced_{self.__dict__['__name__']}" if kept is not self._bound else id(instance)
         bound = kept.get(slot)
         # one that belongs to another instance came with a copy
@@ -252,7 +255,15 @@ class TracedFunction(Generic[P, R]):
         start = time.perf_counter()
         for _ in range(len(leaves) + 1):
             try:
-                recorded = record(self._function, leaves, signature, tree, self._name, known)
+                recorded = record(
+                    self._function,
+                    leaves,
+                    signature,
+                    tree,
+                    self._name,
+                    known,
+                    leaf_names(args, kwargs, self._parameters),
+                )
                 break
             except NeedNumber as need:
                 names = leaf_names(args, kwargs, self._parameters)
@@ -315,6 +326,10 @@ class TracedFunction(Generic[P, R]):
         return f"<traced function {self._name}: {self._programs.count} programs>"
 
     def __reduce__(self) -> Any:
+        if (
+            _named(self) is self
+        ):  # decorated where it is defined: found by its name, as functions are
+            return self.__dict__["__qualname__"]
         return _restore, (
             self._function,
             tuple(self._static),
@@ -325,6 +340,15 @@ class TracedFunction(Generic[P, R]):
 
     def __deepcopy__(self, memo: Any) -> TracedFunction[P, R]:
         return self
+
+
+def _named(traced: TracedFunction[Any, Any]) -> Any:
+    """What there is under the name of a traced function."""
+    names = traced.__dict__
+    found: Any = sys.modules.get(names.get("__module__", ""))
+    for name in names.get("__qualname__", "").split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def _restore(function: Any, static: Any, name: str, traces: int, paths: int) -> Any:

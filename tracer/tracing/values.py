@@ -1,0 +1,133 @@
+"""Plain Python values around a trace: what a traced function changes among those that it names, and what it uses up.
+
+A counter or a flag that the function sets is put back when the trace is over and set when the program has run, as Tensors are. An
+iterator and the global generators of random numbers cannot be: errors.
+
+Knows names as `reads` finds them, and nothing of Tensors.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ops.errors import TraceError
+from tracer.tracing.reads import Found, is_plain, reads
+
+_GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)
+
+
+def is_used_up(value: Any) -> bool:
+    """Whether a value gives its elements once: a generator, or an iterator of Python's own."""
+    if isinstance(value, types.GeneratorType):
+        return True
+    return isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
+
+
+class Named:
+    """What the code of a function names, as it is before the function is traced. `objects`: those among its arguments."""
+
+    def __init__(self, function: Any, objects: Mapping[str, Any]) -> None:
+        self.function = function
+        self.kept: list[Any] = []
+        known = {name: Found(x, self._keep(x), name) for name, x in objects.items()}
+        self.found = list(reads([(Found(function, "fn", ""), known)], self._keep))
+        for found in self.found:
+            if is_used_up(found.value):
+                raise TraceError(
+                    f"{found.name} is a {type(found.value).__name__}, whose elements are used up while the function is traced; "
+                    "a compiled program would not take the next one. Pass the element as an argument, or name a list"
+                )
+
+    def _keep(self, value: Any) -> str:
+        self.kept.append(value)
+        return f"kept[{len(self.kept) - 1}]"
+
+
+class PlainValues:
+    """The numbers, strings and the like that a function names, with their values before it is traced."""
+
+    def __init__(self, named: Named) -> None:
+        self._scope = {"fn": named.function, "kept": named.kept}
+        self._before = [(f.expression, f.value) for f in named.found if is_plain(f.value)]
+
+    def restore(self) -> list[Callable[[], object]]:
+        """Put back those that the trace has changed; what sets them again."""
+        again: list[Callable[[], object]] = []
+        for place, before in self._before:
+            try:
+                now = eval(place, self._scope)
+            except _GONE:
+                continue
+            if is_plain(now) and not same(now, before):
+                assign = compile(f"{place} = value", "<tracer assignment>", "exec")
+                try:
+                    exec(assign, {**self._scope, "value": before})
+                except TypeError:
+                    continue  # an item of a tuple, and the whole of it was replaced
+                again.append(_Assignment(assign, {**self._scope, "value": now}))
+        return again
+
+
+class _Assignment:
+    __slots__ = ("_code", "_scope")
+
+    def __init__(self, code: types.CodeType, scope: dict[str, Any]) -> None:
+        self._code, self._scope = code, scope
+
+    def __call__(self) -> None:
+        exec(self._code, self._scope)
+
+
+def same(x: Any, y: Any) -> bool:
+    """Whether plain values are equal: 1, True and 1.0 are three."""
+    return x is y or (type(x) is type(y) and repr(x) == repr(y))
+
+
+class GlobalGenerators:
+    """The states of Python's and NumPy's global generators of random numbers before a trace."""
+
+    def __init__(self) -> None:
+        self._python, self._numpy = random.getstate(), np.random.get_state(legacy=False)
+
+    def check(self) -> None:
+        """Raise `TraceError` if the trace has drawn from one; its state is as it was then.
+
+        Where other threads run, which may have drawn meanwhile, it is a warning.
+        """
+        name = ""
+        if _key(np.random.get_state(legacy=False)) != _key(self._numpy):
+            name = "numpy.random"
+        elif random.getstate() != self._python:
+            name = "random"
+        if not name:
+            return
+        text = (
+            f"numbers were drawn from {name} while a function is traced, and are constants of its compiled program; use "
+            "tracer.random, or pass the numbers as arguments"
+        )
+        if any(_may_draw(thread) for thread in threading.enumerate()):
+            warnings.warn(f"{text} (or another thread drew them)", RuntimeWarning, stacklevel=8)
+            return
+        np.random.set_state(self._numpy)
+        random.setstate(self._python)
+        raise TraceError(text)
+
+
+def _key(state: Any) -> tuple[Any, ...]:
+    values = state["state"]
+    rest = [state[name] for name in ("bit_generator", "has_gauss", "gauss")]
+    return (*rest, *(x.tobytes() if isinstance(x, np.ndarray) else x for x in values.values()))
+
+
+def _may_draw(thread: threading.Thread) -> bool:
+    """Whether it is another thread than this one, and not the one that watches progress bars."""
+    return thread is not threading.current_thread() and not type(thread).__module__.startswith(
+        "tqdm."
+    )
