@@ -721,6 +721,51 @@ def test_a_float_argument_may_be_a_value_of_the_trace() -> None:
     assert traced.timings().traces == 1
 
 
+def test_a_backward_that_computes_again_with_history_of_its_own() -> None:
+    """Checkpointing: what lies between is not kept; parameters get their gradients from the inner backward."""
+    weight = leaf([0.5, 1.0, 2.0])
+
+    class Checkpoint(Function):
+        @staticmethod
+        def forward(ctx, function, x):
+            ctx.function = function
+            ctx.save_for_backward(x)
+            return function(x)
+
+        @staticmethod
+        def backward(ctx, dy):
+            x = ctx.saved_tensors[0].detach()
+            x.requires_grad = True
+            with tracer.enable_grad():
+                y = ctx.function(x)
+            tracer.autograd.backward(y, dy)
+            return None, x.grad
+
+    def layer(x):
+        return (x * weight).tanh()
+
+    def plain(x):
+        return layer(layer(x)).sum()
+
+    def sparing(x):
+        return Checkpoint.apply(layer, Checkpoint.apply(layer, x)).sum()
+
+    def step(loss, x):
+        loss(x).backward()
+        return x.grad
+
+    results = []
+    for run in (plain, sparing):
+        for f in (step, trace(step)):
+            weight.grad = None
+            results.append((np.asarray(f(run, leaf())), np.asarray(weight.grad)))
+    for dx, dw in results[1:]:
+        near(dx, results[0][0])
+        near(dw, results[0][1])
+    with pytest.raises(tracer.TraceError, match=r"Call backward\(\) inside the traced function"):
+        trace(sparing)(leaf())
+
+
 def test_nested_traces_and_errors_inside() -> None:
     inner = trace(lambda x: Exp.apply(x))
     outer = trace(lambda x: inner(x).sum())

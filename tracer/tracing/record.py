@@ -366,6 +366,12 @@ def _refuse_unfinished(x: Any) -> None:
         )
 
 
+def _written(recorder: Recorder) -> Any:
+    """What the trace has written so far to what lies outside."""
+    state = {k: standing._value for k, (_, standing) in recorder.mutated.items()}
+    return state, {k: id(gradient) for k, (_, gradient) in recorder.grads.items()}
+
+
 def _is_free(node: Node) -> bool:
     return not (node.inputs or node.blocks or node.op.random)
 
@@ -396,7 +402,14 @@ def _add_backward(
     cotangents = [Tensor.of_value(Value(t.type.strong()), recorder) for _, t in live]
     if recorder.questions is not None:
         recorder.questions.closed = True  # hooks may ask
+    before = _written(recorder)
     found = cotangents_at([t for _, t in live], [t for _, t in candidates], cotangents)
+    if _written(recorder) != before:
+        raise TraceError(
+            f"a backward (of a Function of your own, or a hook) writes state or .grad while gradients of "
+            f"{recorder.builder.name}'s results are prepared: the program for backward() outside gives gradients only. Call backward() inside the traced "
+            "function, where everything that it does is part of the program"
+        )
     backward_nodes = recorder.builder.nodes[forward_count:]
     recorder.builder.nodes = recorder.builder.nodes[:forward_count]
     outputs = [recorder.value_of(g) for g in found if g is not None]
