@@ -406,9 +406,9 @@ def _add_backward(
     found = cotangents_at([t for _, t in live], [t for _, t in candidates], cotangents)
     if _written(recorder) != before:
         raise TraceError(
-            f"a backward (of a Function of your own, or a hook) writes state or .grad while gradients of "
-            f"{recorder.builder.name}'s results are prepared: the program for backward() outside gives gradients only. Call backward() inside the traced "
-            "function, where everything that it does is part of the program"
+            "a backward (of a Function of your own, or a hook) writes state or .grad while gradients of "
+            f"{recorder.builder.name}'s results are prepared: the program for backward() outside gives gradients only. Call "
+            "backward() inside the traced function, where everything that it does is part of the program"
         )
     backward_nodes = recorder.builder.nodes[forward_count:]
     recorder.builder.nodes = recorder.builder.nodes[:forward_count]
