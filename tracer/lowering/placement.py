@@ -13,7 +13,7 @@ import numpy as np
 
 from ops.compute import Constant, Replacement, Size, Strided, View
 from ops.movement import contiguous_strides
-from ops.types import Type
+from ops.types import Type, is_floating
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node, Value
 from tracer.lowering.accesses import Accesses
@@ -371,8 +371,17 @@ class Placement:
         return found
 
     def literal(self, v: Value) -> Any:
-        """The value of a 0-d constant, else None."""
+        """The value of a 0-d constant that stands in kernels' texts, else None.
+
+        Other floats than powers of two are data, which kernels read: another epsilon or rate is no other kernel.
+        """
         node = self.producer.get(v)
         if node is None or not isinstance(node.op.compute, Constant) or v.type.shape != ():
             return None
-        return node.attrs["value"].array[()]
+        value = node.attrs["value"].array[()]
+        return None if is_floating(v.type.dtype) and _is_data_only(float(value)) else value
+
+
+def _is_data_only(number: float) -> bool:
+    """Whether compilers compute with it as with any other number: it is no power of two, 0, infinity or NaN."""
+    return math.isfinite(number) and abs(math.frexp(number)[0]) not in (0.0, 0.5)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracer.lowering.assemble import Lowering
+    from tracer.lowering.layout import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,11 @@ class Plan:
         return "\n".join(lines)
 
 
+def _is_number(buffer: Buffer) -> bool:
+    """Whether it holds one number of the program itself."""
+    return buffer.kind == "constant" and buffer.type.shape == ()
+
+
 def report(lowering: Lowering) -> Plan:
     """The plan of a lowered graph."""
     parts = []
@@ -76,7 +82,11 @@ def report(lowering: Lowering) -> Plan:
                 planned.kind,
                 planned.name,
                 tuple(n.op.name for n in planned.nodes if n is not None) or (planned.name,),
-                sum(b.nbytes for b in {id(b): b for b in planned.reads}.values()),
+                sum(
+                    b.nbytes
+                    for b in {id(b): b for b in planned.reads}.values()
+                    if not _is_number(b)
+                ),
                 sum(b.nbytes for b in {id(b): b for b in planned.writes}.values()),
             )
         )

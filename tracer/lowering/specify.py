@@ -277,6 +277,9 @@ class Specifier:
                 continue
             name = statement.dsts[-1] if isinstance(statement, Fold | Combine) else statement.dst
             node = source_of.get(name)
+            read = self.accesses.load_access.get(name)
+            if read is not None and read.buffer.kind == "constant" and read.buffer.type.shape == ():
+                notes[number] = str(read.buffer.data.reshape(-1)[0])
             if node is not None:
                 mark = "gradient of " if node.origin.gradient and node.origin.source else ""
                 where = f" {mark}{node.origin.source}" if node.origin.source else ""
