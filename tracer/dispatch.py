@@ -79,8 +79,11 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         from tracer.views import link
 
         for number, y in enumerate(outputs):
-            if recorder is not None or y._changes is not None:
+            if recorder is not None:
                 link(inputs[0], y, op, normal, number)
+            elif y._changes is not None and not link(inputs[0], y, op, normal, number):
+                # memory that is not row-major: what is no view in a trace is none here
+                y._array, y._changes = np.array(y._data(), order="C"), None
     if mark is not False:
         for y in outputs:
             y._requires_grad = mark

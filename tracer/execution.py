@@ -69,9 +69,17 @@ class Executable:
             else:
                 self.results.append(("input", number_of[v], type_))
         self._names = graph.input_names
-        self.sharing = Sharing(
-            [int(t.size) * t.itemsize for t, _ in self._inputs], self._names, self.updates.values()
+        used = {v for node in simple.nodes for v in node.inputs} | set(simple.outputs)
+        self.unread = frozenset(
+            k
+            for k, v in enumerate(simple.inputs)
+            if v not in used and k not in self.updates.values()
         )
+        sizes = [
+            0 if k in self.unread else int(t.size) * t.itemsize
+            for k, (t, _) in enumerate(self._inputs)
+        ]
+        self.sharing = Sharing(sizes, self._names, self.updates.values())
         self._new = [(t, int(t.size) * t.itemsize) for kind, _, t in self.results if kind == "new"]
         self.workspace = self.lowering.workspace
 
@@ -89,8 +97,8 @@ class Executable:
         keep: list[Any] = []
         copied: list[tuple[int, Any, Tensor]] = []
         for k, (x, (type_, weak)) in enumerate(zip(inputs, self._inputs, strict=True)):
-            if weak:
-                words.append(float(x))
+            if weak or k in self.unread:
+                words.append(float(x) if weak else 0)
                 continue
             tensor = x if isinstance(x, Tensor) else Tensor.of_array(x)
             array = tensor._array

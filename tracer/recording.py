@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.modes import MODES, Flag
 from tracer.source import here
 from tracer.tensor import Tensor
-from tracer.views import refresh, write
+from tracer.views import part_of, refresh, write
 
 if TYPE_CHECKING:
     from tracer.tracing.questions import Questions
@@ -47,6 +48,21 @@ class Capture:
     def current(self, leaves: Sequence[Any]) -> Any:
         """What to read in a call with these argument leaves."""
         return held_by(self.object, leaves)._grad if self.is_grad else self.object
+
+
+class Flags:
+    """A Tensor with the flag and the history that it had before a trace changed them."""
+
+    __slots__ = ("flag", "history", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        if tensor._view is not None:
+            refresh(tensor)
+        self.tensor, self.flag, self.history = tensor, tensor._requires_grad, tensor._grad_fn
+
+    def restore(self) -> None:
+        """Put them back."""
+        self.tensor._requires_grad, self.tensor._grad_fn = self.flag, self.history
 
 
 Holder = Tensor | int
@@ -74,12 +90,13 @@ class Recorder:
         self.builder = GraphBuilder(name)
         self.captures: dict[int, Capture] = {}
         self.scalars: dict[tuple[int, Any], ScalarCapture] = {}
-        self.mutated: dict[
+        self.standings: dict[
             int, tuple[Tensor, Tensor]
-        ] = {}  # what was changed, and what stands for it since
+        ] = {}  # what was changed outside, and views of it that were used since: what stands for it
         self.arguments: dict[
             int, tuple[int, Tensor]
         ] = {}  # by placeholder: the leaf's number, the Tensor that was passed
+        self.recorded_changes: set[int] = set()  # arguments that get another history
         self.grads: dict[int, tuple[Holder, Tensor | None]] = {}
         self.onward: dict[
             int, Tensor
@@ -89,7 +106,7 @@ class Recorder:
         self.flags: dict[tuple[int, str], tuple[Any, str, bool]] = {}
         self.rebound: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor]] = {}
         self.attributes: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
-        self.flagged: dict[int, tuple[Tensor, Flag]] = {}  # Tensors and the flags they had
+        self.flagged: dict[int, Flags] = {}
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.questions: Questions | None = None  # answers what Python asks; None where nobody can
@@ -131,7 +148,7 @@ class Recorder:
         form: Form | None,
         again: Callable[[Sequence[Any]], Any],
     ) -> None:
-        """What was recorded since there were `start` nodes is one call of a Function; see `tracer.calls`."""
+        """What was recorded since there were `start` nodes is one call of a Function on `inputs`; see `tracer.calls`."""
         outputs = tuple(map(self.value_of, results))
         nodes = tuple(self.builder.nodes[start:])
         origin = self.gradient_origin or here()
@@ -149,9 +166,9 @@ class Recorder:
                 f"a Tensor {short(tensor.type)} of a trace that is over (or of another one) is used; it has no data: "
                 "return it from the traced function instead of keeping it in a variable"
             )
-        changed = self.mutated.get(id(tensor))
-        if changed is not None:
-            return self.value_of(changed[1])
+        standing = self.inside(tensor)
+        if standing is not tensor:
+            return self.value_of(standing)
         return self._capture(tensor, tensor.type.strong())
 
     def value_of_array(self, array: np.ndarray[Any, Any]) -> Tensor:
@@ -254,14 +271,57 @@ class Recorder:
         """The Tensor that takes changes of a Tensor: itself, or what stands for one from outside until the program has run."""
         if tensor._recorder is self:
             return tensor
-        found = self.mutated.get(id(tensor))
+        found = self.standings.get(id(tensor))
         if found is None:
-            value = self.value_of(tensor)  # captured, so that its memory is known to the program
-            standing = Tensor.of_value(value, self)
+            if tensor._view is not None:
+                refresh(tensor)
+            # captured, so that its memory is known to the program
+            standing = Tensor.of_value(self._capture(tensor, tensor.type.strong()), self)
             standing._requires_grad, standing._grad_fn = tensor._requires_grad, tensor._grad_fn
             standing.output_number, standing._generation = tensor.output_number, tensor._generation
-            found = self.mutated[id(tensor)] = tensor, standing
+            standing._view, standing._seen = tensor._view, tensor._seen
+            found = self.standings[id(tensor)] = tensor, standing
         return found[1]
+
+    def inside(self, tensor: Tensor) -> Tensor:
+        """What stands for an outside Tensor whose memory the trace has changed; else the Tensor."""
+        if tensor._recorder is self:
+            return tensor
+        found = self.standings.get(id(tensor))
+        if found is not None:
+            return found[1]
+        view = tensor._view
+        if view is None or id(view.base) not in self.standings:
+            return tensor
+        return self.standing(tensor)
+
+    def passed_as(self, tensor: Tensor) -> Tensor | None:
+        """The argument that a Tensor of the trace stands for, whose change is recorded for gradients; None for others."""
+        known = self.arguments.get(id(tensor))
+        if known is None:
+            return None
+        number, argument = known
+        self.recorded_changes.add(number)
+        return argument
+
+    @property
+    def mutated(self) -> list[tuple[Tensor, Tensor]]:
+        """What the program writes when it runs, and what stands for it; a view is written where it lies in its base."""
+        return [pair for pair in self.standings.values() if pair[1]._view is None]
+
+    def define_views(self) -> None:
+        """Captured views of what the trace changes are parts of it, and no operands of their own."""
+        first: list[Node] = []
+        for capture in self.captures.values():
+            view = getattr(capture.object, "_view", None)
+            if view is None or id(view.base) not in self.standings:
+                continue
+            builder = GraphBuilder()
+            part_of(builder, view, self.captures[id(view.base)].value)
+            *before, last = builder.nodes
+            first += [*before, replace(last, outputs=(capture.value,))]
+            capture.value = Value(capture.value.type)  # which nobody reads
+        self.builder.nodes[:0] = first
 
     def rebind(self, members: dict[str, Any], name: str, new: Tensor) -> None:
         """members[name] = new while the trace runs, where there is a Tensor of the same type.
@@ -287,10 +347,13 @@ class Recorder:
     def set_flag(self, tensor: Tensor, flag: Flag) -> None:
         """Change the flag of a Tensor. Where others know it, it is put back when the trace is over."""
         if tensor._recorder is not self or id(tensor) in self.arguments:
-            self.flagged.setdefault(id(tensor), (tensor, tensor._requires_grad))
-        tensor._requires_grad = flag
-        if id(tensor) in self.mutated:
-            self.mutated[id(tensor)][1]._requires_grad = flag
+            self.flagged.setdefault(id(tensor), Flags(tensor))
+        tensor._set_flag(flag)
+        self.inside(tensor)._set_flag(flag)
+
+    def came_with(self, tensor: Tensor) -> Flags:
+        """The flag and the history of an outside Tensor as the trace found them."""
+        return self.flagged.get(id(tensor)) or Flags(tensor)
 
     def note_attribute(self, members: dict[str, Any], name: str) -> None:
         """A plain attribute of a module is about to be set; it is put back when the trace is over."""
@@ -314,11 +377,12 @@ class Recorder:
     def restore_flags(self) -> list[tuple[Holder, Flag]]:
         """Put flags back; those that programs have to set again."""
         changed: list[tuple[Holder, Flag]] = []
-        for tensor, before in self.flagged.values():
-            if tensor._requires_grad is not before:
+        for kept in self.flagged.values():
+            tensor = kept.tensor
+            if tensor._requires_grad is not kept.flag:
                 known = self.arguments.get(id(tensor))
                 changed.append((tensor if known is None else known[0], tensor._requires_grad))
-                tensor._requires_grad = before
+            kept.restore()
         self.flagged.clear()
         return changed
 

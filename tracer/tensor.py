@@ -174,7 +174,7 @@ class Tensor(Methods):
 
     def numpy(self) -> Array:
         """The data as a NumPy array that shares the Tensor's memory. Raises `GradError` if it requires a gradient."""
-        if self._requires_grad:
+        if self.requires_grad:
             raise GradError("this Tensor requires a gradient; use t.detach().numpy()")
         return self.array
 
@@ -265,7 +265,7 @@ class Tensor(Methods):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        flags = ", requires_grad=True" if self._requires_grad else ", volatile=True" * self.volatile
+        flags = ", requires_grad=True" if self.requires_grad else ", volatile=True" * self.volatile
         if self._value is not None:
             return f"Tensor({short(self.type)}, traced{flags})"
         text = np.array2string(self._data(), separator=", ", prefix="tensor(")
@@ -289,6 +289,9 @@ class Tensor(Methods):
             other._pointer,
         )
         self._grad = self._view = None
+        # other memory with a count of its own, which is another one than before
+        self._changes = [self._version, ""]
+        self._generation += 1
         self.count_change()
 
     # ---- changes in place
@@ -366,7 +369,13 @@ class Tensor(Methods):
         if MODES.recorder is not None:
             MODES.recorder.set_flag(self, flag)
         else:
-            self._requires_grad = flag
+            self._set_flag(flag)
+
+    def _set_flag(self, flag: Flag) -> None:
+        """Change the flag. What requires no gradient has no history."""
+        self._requires_grad = flag
+        if flag is not True:
+            self._grad_fn = None
 
     def _flag_now(self) -> Flag:
         if self._view is not None or MODES.recorder is not None:
@@ -402,7 +411,7 @@ class Tensor(Methods):
     @property
     def output_nr(self) -> int:
         """Which result of `grad_fn`'s operation this is; 0 for a leaf."""
-        return self.output_number
+        return self._current().output_number
 
     @property
     def grad(self) -> Tensor | None:
@@ -447,8 +456,8 @@ class Tensor(Methods):
             raise GradError(
                 f"{short(self.type)} is a view of another Tensor, whose history it shares; use t.detach()"
             )
-        self._requires_grad, self._grad_fn = False, None
-        self._generation += 1
+        if self.requires_grad:
+            self._flag(False)
         return self
 
     def backward(
@@ -469,12 +478,13 @@ class Tensor(Methods):
 
     def retain_grad(self) -> None:
         """`backward` keeps `.grad` of this although it is no leaf. Raises `GradError` if it requires no gradient."""
-        if not self._requires_grad:
+        if not self.requires_grad:
             why = "is volatile" if self.volatile else "requires no gradient"
             raise _located(GradError(f"{short(self.type)} {why}, so there is none to keep"))
-        if self.grad_fn is not None:
+        now = self._current()
+        if now._grad_fn is not None:
             self.retains_grad = True
-            self.grad_fn.retain(self)
+            now._grad_fn.retain(self, now.output_number)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """`hook(gradient)` runs whenever the gradient of this has been computed; what it returns stands in for it.

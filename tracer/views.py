@@ -9,7 +9,7 @@ Knows layouts and operators that rearrange; nothing of who changes what, which i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from tracer.dispatch import BUILDER, apply_operator
 from tracer.graph import GraphBuilder, Value
 from tracer.modes import MODES, VOLATILE, Flag, Untracked, enable_grad, no_grad
 from tracer.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracer.recording import Recorder
 
 
 class View:
@@ -70,11 +73,19 @@ def steps_of(view: View) -> list[View]:
     return steps
 
 
+def part_of(builder: GraphBuilder, view: View, base: Value) -> Value:
+    """The part of a graph's value that a view is of its base."""
+    for step in steps_of(view):
+        assert step.op is not None
+        base = builder.emit(step.op, (base,), step.attrs)
+    return base
+
+
 # ---- making views --------------------------------------------------------------------------------
 
 
-def link(x: Tensor, y: Tensor, op: Operator, attrs: Attributes, number: int) -> None:
-    """Note that y, a result of an operator that rearranges, lies in x's memory. Nothing where that takes a copy."""
+def link(x: Tensor, y: Tensor, op: Operator, attrs: Attributes, number: int) -> bool:
+    """Note that y, a result of an operator that rearranges, lies in x's memory; False where that takes a copy."""
     view = x._view
     if view is None or view.op is None:
         base, previous, layout = x, None, _row_major(x.type)
@@ -87,14 +98,15 @@ def link(x: Tensor, y: Tensor, op: Operator, attrs: Attributes, number: int) -> 
             sizes: Any = type_.shape
             layout = compute.rule(layout, sizes, step_attrs)
             if layout is None:
-                return  # other elements lie between: NumPy copies here, and so does eager code
+                return False  # other elements lie between: eager code copies as well
         else:
             layout = None
             if compute.keeps_order and previous is not None and not _keeps_order(previous):
-                return  # of symbolic sizes: not known to be a view
+                return False  # of symbolic sizes: not known to be a view
         previous = View(base, previous, step_op, step_attrs, type_, layout)
     y._view = previous
     y._seen = resolve(base)._generation
+    return True
 
 
 def link_alias(x: Tensor, y: Tensor) -> None:
@@ -155,10 +167,7 @@ def _rearrangements(
 def resolve(x: Tensor) -> Tensor:
     """What stands for an outside Tensor that the running trace has changed; else the Tensor."""
     recorder = MODES.recorder
-    if recorder is None or x._recorder is recorder:
-        return x
-    changed = recorder.mutated.get(id(x))
-    return x if changed is None else changed[1]
+    return x if recorder is None else recorder.inside(x)
 
 
 def current(x: Tensor) -> Tensor:
@@ -166,17 +175,28 @@ def current(x: Tensor) -> Tensor:
 
     In a trace what stands for it, where it has a history there: leaves stay themselves, so that gradients find them.
     """
-    if MODES.recorder is not None:
-        standing = resolve(x)
-        if standing._grad_fn is not None or isinstance(standing._requires_grad, Untracked):
-            x = standing
-    if x._view is not None:
-        refresh(x)
+    standing = resolve(x)
+    if standing._view is not None:
+        refresh(standing)
+    if standing._grad_fn is not None or isinstance(standing._requires_grad, Untracked):
+        return standing
     return x
 
 
 def refresh(x: Tensor) -> None:
-    """Derive a view anew if its base has changed since."""
+    """Derive a view anew if its base has changed since. What a trace does to the base is nothing to views outside of it."""
+    recorder = MODES.recorder
+    if recorder is None or x._recorder is not recorder:
+        view = x._view
+        assert view is not None
+        if x._seen == view.base._generation:
+            return
+        x._seen = view.base._generation
+        if x._changes is not view.base._changes:
+            x._view = None  # the base has other memory now (`_start_again`)
+        elif view.recorded and view.base._requires_grad is not False:
+            _give_history(x, _history_of(view))
+        return
     chain = []
     item = x
     while item._view is not None:
@@ -185,26 +205,24 @@ def refresh(x: Tensor) -> None:
     for item in reversed(chain):
         view = item._view
         assert view is not None
-        base = resolve(view.base)
-        if item._seen != base._generation:
-            item._seen = base._generation
-            _derive(item, view, base)
+        generation = resolve(view.base)._generation
+        if item._seen != generation:
+            item._seen = generation
+            _derive(item, view, recorder)
 
 
-def _derive(x: Tensor, view: View, base: Tensor) -> None:
+def _history_of(view: View) -> Tensor:
+    """A Tensor with the history that a view has by its base; eager its elements lie in the base's memory anyway."""
+    found = view.base
+    for step in steps_of(view):
+        assert step.op is not None
+        found = HISTORY.op(step.op.name, found, **step.attrs)
+    return found
+
+
+def _derive(x: Tensor, view: View, recorder: Recorder) -> None:
+    """A view of a trace gets its base's new elements, and where it follows also the new history."""
     follows = view.op is not None and view.recorded
-    recorder = MODES.recorder
-    if recorder is None or x._recorder is not recorder:
-        # memory is shared (or x lies outside the trace and is only read there)
-        if follows and base._requires_grad is not False:
-            found = base
-            for step in steps_of(view):
-                assert step.op is not None
-                found = HISTORY.op(step.op.name, found, **step.attrs)
-            x._requires_grad, x._grad_fn = found._requires_grad, found._grad_fn
-            x.output_number = found.output_number
-            _keep_retaining(x)
-        return
     with enable_grad() if follows else no_grad():
         found = view.base  # not what stands for it: a leaf stays itself
         for step in steps_of(view):
@@ -213,11 +231,21 @@ def _derive(x: Tensor, view: View, base: Tensor) -> None:
         x._value = recorder.value_of(found)
         if follows:
             found = current(found)
-            x._requires_grad, x._grad_fn = found._requires_grad, found._grad_fn
-            x.output_number = found.output_number
-            _keep_retaining(x)
+            if found._requires_grad is not False:
+                _give_history(x, found)
         else:
             x._generation += 1
+
+
+def _give_history(x: Tensor, source: Tensor) -> None:
+    """x's history is source's from now on; the gradient that x keeps is that of x as it is now."""
+    retains = x.retains_grad
+    if retains and x._grad_fn is not None:
+        x._grad_fn.forget(x, x.output_number)
+    x._requires_grad, x._grad_fn = source._requires_grad, source._grad_fn
+    x.output_number = source.output_number
+    if retains and x._grad_fn is not None:
+        x._grad_fn.retain(x, x.output_number)
 
 
 # ---- changes -------------------------------------------------------------------------------------
@@ -346,17 +374,8 @@ def _replace(target: Tensor, new: Tensor, recorded: bool) -> None:
     if recorder is not None:
         target._value = recorder.value_of(new)
     if recorded:
-        new = current(new)
-        target._requires_grad, target._grad_fn = new._requires_grad, new._grad_fn
-        target.output_number = new.output_number
-        _keep_retaining(target)
+        _give_history(target, current(new))
     target._generation += 1
-
-
-def _keep_retaining(x: Tensor) -> None:
-    """`retain_grad` is about the Tensor as it is now, whatever changes in place have been made of it."""
-    if x.retains_grad and x._grad_fn is not None:
-        x._grad_fn.retain(x)
 
 
 def _seen_after(target: Tensor, base: Tensor) -> None:
@@ -387,4 +406,4 @@ def set_flag(x: Tensor, flag: Flag) -> None:
         made._requires_grad = flag
         _write_history(x, made, HISTORY)
     else:
-        x._requires_grad = flag
+        x._set_flag(flag)

@@ -13,7 +13,7 @@ from typing import Any
 from ops.errors import ArgumentError, GradError, TraceError, TracerError
 from ops.types import short
 from tracer.autograd import anomaly, hooks
-from tracer.autograd.history import Node
+from tracer.autograd.history import Node, edge_of
 from tracer.dispatch import BUILDER, located
 from tracer.modes import MODES, enable_grad, no_grad
 from tracer.tensor import Tensor
@@ -253,7 +253,8 @@ def _attributed(node: Node) -> AbstractContextManager[None]:
 
 def _key(x: Tensor) -> tuple[int, int]:
     """Where the gradient of x arrives: an output of a node, or a leaf."""
-    return (id(x), -1) if x.grad_fn is None else (id(x.grad_fn), x.output_number)
+    edge = edge_of(x)
+    return (id(edge[0]), edge[1]) if type(edge) is tuple else (id(x), -1)
 
 
 class _Walk:
@@ -282,9 +283,7 @@ class _Walk:
         self._leaves: dict[int, tuple[Tensor, Tensor | None]] = {}
         self._recorder = MODES.recorder
         for tensor, seed in zip(outputs, seeds, strict=True):
-            self._give(
-                tensor if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_number), seed
-            )
+            self._give(edge_of(tensor), seed)
 
     def _survey(self, outputs: Sequence[Tensor], leaves: set[int] | None) -> None:
         """Count how many cotangents each leaf will get; with wanted ones, find the nodes that lead to them.

@@ -14,7 +14,14 @@ import numpy as np
 from ops.errors import GradError
 from ops.types import Type, broadcast_shapes, is_floating, short
 from tracer.autograd.graph import Packed, packed
-from tracer.autograd.history import Node, as_it_was, changed_at, next_sequence, with_history
+from tracer.autograd.history import (
+    Node,
+    as_it_was,
+    changed_at,
+    edge_of,
+    next_sequence,
+    with_history,
+)
 from tracer.dispatch import BUILDER, Unsaved
 from tracer.functions.creation import as_tensor
 from tracer.graph import Value
@@ -57,7 +64,7 @@ class SavedTensor:
         elif isinstance(self.state, Value):
             if recorder is not None and recorder.value_of(x) is not self.state:
                 x = as_it_was(self.state, self.edge, recorder)
-        elif x._version != self.state or (recorder is not None and id(x) in recorder.mutated):
+        elif x._version != self.state or (recorder is not None and recorder.inside(x) is not x):
             raise GradError(
                 f"a Tensor {short(x.type)} that {name} at {source} saved for backward was changed in place after "
                 f"that{changed_at(x)}, and its gradient needs the old value; change it after backward(), or make a new "
@@ -67,14 +74,6 @@ class SavedTensor:
             x = frozen(x)
             x._requires_grad, x._grad_fn, x.output_number = True, node, self.number
         return x
-
-
-def edge_of(x: Tensor) -> Any:
-    """Where the gradient of a Tensor goes: the node and output number that made it, a leaf, None."""
-    if not x.requires_grad:
-        return None
-    node = x.grad_fn
-    return x if node is None else (node, x.output_number)
 
 
 class FunctionContext:

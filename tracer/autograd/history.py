@@ -70,8 +70,7 @@ class Node:
         self.origin = here()
         self.types = tuple(y.type for y in outputs)
         self.edges: tuple[Any, ...] = tuple(
-            None if not need else x if x.grad_fn is None else (x.grad_fn, x.output_number)
-            for x, need in zip(inputs, needs, strict=True)
+            edge_of(x) if need else None for x, need in zip(inputs, needs, strict=True)
         )
         self.inputs: tuple[Any, ...] = tuple(
             x if keep else Unsaved(x.type) for x, keep in zip(inputs, keep_inputs, strict=True)
@@ -110,9 +109,16 @@ class Node:
             self.hooks = NodeHooks()
         return self.hooks
 
-    def retain(self, tensor: Tensor) -> None:
+    def retain(self, tensor: Tensor, number: int) -> None:
         """`backward` keeps the gradient of this result too, as long as the result is there."""
-        self.waiting().retained[tensor.output_number] = weakref.ref(tensor)
+        self.waiting().retained[number] = weakref.ref(tensor)
+
+    def forget(self, tensor: Tensor, number: int) -> None:
+        """Undo `retain`: the tensor has another history now."""
+        retained = self.waiting().retained
+        known = retained.get(number)
+        if known is not None and known() is tensor:
+            del retained[number]
 
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(gradients of the inputs, gradients of the results)` runs after the node's backward.
@@ -156,7 +162,7 @@ class Node:
         result = []
         for x, state in zip((*self.inputs, *self.outputs), self.states, strict=False):
             if isinstance(state, int) and (
-                x._version != state or (recorder is not None and id(x) in recorder.mutated)
+                x._version != state or (recorder is not None and recorder.inside(x) is not x)
             ):
                 raise GradError(
                     f"an operand or result {short(x.type)} of {self.op.name} at {self.origin.source} was changed in place after "
@@ -203,6 +209,15 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name()}>"
+
+
+def edge_of(x: Tensor) -> Any:
+    """Where x's gradient goes: to the node and the number of its output, or to the leaf x; None if none is wanted."""
+    if x._view is not None or MODES.recorder is not None:
+        x = x._current()
+    if x._grad_fn is not None:
+        return x._grad_fn, x.output_number
+    return x if x._requires_grad is True else None
 
 
 def as_it_was(value: Value, edge: Any, recorder: Any) -> Tensor:
@@ -307,9 +322,7 @@ class CompiledNode(Node):
         self.origin = here()
         self.types = tuple(y.type for y in outputs)
         self.needs = (True,) * len(sources)
-        self.edges = tuple(
-            x if x.grad_fn is None else (x.grad_fn, x.output_number) for x in sources
-        )
+        self.edges = tuple(map(edge_of, sources))
         self.inputs = tuple(Unsaved(x.type) for x in sources)
         self.outputs, self.states, self.released, self.hooks = (), (), False, None
 

@@ -310,9 +310,10 @@ def register_on_tensor(tensor: Tensor, hook: Callable[..., Any]) -> RemovableHan
                 f"{short(tensor.type)} does not require a gradient, so none will arrive at a hook; set requires_grad first"
             )
         )
-    if tensor.grad_fn is None:
+    now = tensor._current()
+    if now._grad_fn is None:
         return accumulator_of(tensor).hooks.table(0).add(hook)
-    return tensor.grad_fn.waiting().table(tensor.output_number).add(hook)
+    return now._grad_fn.waiting().table(now.output_number).add(hook)
 
 
 def register_after_accumulation(tensor: Tensor, hook: Callable[..., Any]) -> RemovableHandle:

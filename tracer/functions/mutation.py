@@ -70,6 +70,23 @@ def require_changeable(x: Tensor, operands: Sequence[Any] = ()) -> bool:
     )
     if not recorded and not any(y.volatile for y in tensors):
         return False
+    require_history(x)
+    return True
+
+
+def require_history(x: Tensor) -> None:
+    """Raise `GradError` where a change of x that is recorded has no history to go on from: a leaf's, a view's of a leaf."""
+    x = current(x)
+    _require_history(x)
+    view, recorder = x._view, MODES.recorder
+    if recorder is not None and (view is None or view.op is not None):
+        passed = recorder.passed_as(x if view is None else view.base)
+        if passed is not None:
+            _require_history(passed)
+
+
+def _require_history(x: Tensor) -> None:
+    view = x._view
     if x.grad_fn is None and x.requires_grad:
         raise GradError(
             f"{short(x.type)} is a leaf that requires a gradient and is changed in place; do it under tracer.no_grad(), or "
@@ -87,7 +104,6 @@ def require_changeable(x: Tensor, operands: Sequence[Any] = ()) -> bool:
                 f"{short(x.type)} is a view that was made under no_grad, and a change of it in place is recorded for gradients; "
                 "make the view again outside, or change it under tracer.no_grad()"
             )
-    return True
 
 
 def _rank_of_kind(dtype: str) -> int:

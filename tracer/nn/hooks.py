@@ -12,7 +12,7 @@ from typing import Any
 
 from ops.errors import ArgumentError, GradError
 from ops.types import Type, short
-from tracer.autograd.history import Node, next_sequence
+from tracer.autograd.history import Node, edge_of, next_sequence
 from tracer.autograd.hooks import HookTable, RemovableHandle, name_of, replaced, require_callable
 from tracer.autograd.variables import flatten, unflatten
 from tracer.dispatch import Unsaved, located
@@ -208,9 +208,7 @@ class Passage(Node):
         self.sequence, self.origin = next_sequence(), here()
         self.types = tuple(x.type for x in tensors)
         self.needs = (True,) * len(tensors)
-        self.edges = tuple(
-            x if x.grad_fn is None else (x.grad_fn, x.output_number) for x in tensors
-        )
+        self.edges = tuple(map(edge_of, tensors))
         self.inputs = tuple(Unsaved(x.type) for x in tensors)
         self.outputs, self.states, self.released, self.hooks = (), (), False, None
 

@@ -15,7 +15,7 @@ import numpy as np
 from ops.dims import Dim
 from ops.errors import ExportError
 from ops.types import Type
-from tracer.graph import Graph, Value
+from tracer.graph import Graph, GraphBuilder, Value
 from tracer.modes import no_grad
 from tracer.nn.module import Module
 from tracer.tensor import Tensor, intern
@@ -24,6 +24,7 @@ from tracer.tracing.guards import build_guard
 from tracer.tracing.record import NeedNumber, Recorded, record
 from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 from tracer.tracing.traced import TracedFunction
+from tracer.views import part_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +157,25 @@ def _finish(
         input_names.append(name)
     outputs: list[Value] = []
     names: list[str] = []
+    builder = GraphBuilder()
+    first = recorded.result_count
+    changed = {id(t): graph.outputs[first + k] for k, t in enumerate(recorded.mutated)}
+    state = {id(c.object): c.value for c in recorded.captures} | changed
+    given = {leaf: graph.inputs[base + k] for k, leaf in enumerate(recorded.argument_leaves)}
+    first += len(changed)
+    given |= {leaf: graph.outputs[first + k] for k, leaf in enumerate(recorded.mutated_arguments)}
     for number, output in enumerate(recorded.outputs):
         if output.kind == "program":
             outputs.append(graph.outputs[output.number])
         elif output.kind == "argument":
-            outputs.append(graph.inputs[base + recorded.argument_leaves.index(output.number)])
+            outputs.append(given[output.number])
         elif isinstance(output.object, Tensor | np.ndarray):
-            found = next((c.value for c in recorded.captures if c.object is output.object), None)
-            if found is None:
+            view = getattr(output.object, "_view", None)
+            if view is not None and id(view.base) in changed:
+                found = part_of(builder, view, changed[id(view.base)])
+            elif id(output.object) in state:
+                found = state[id(output.object)]
+            else:
                 raise ExportError(
                     f"result {number} is a Tensor that the function only hands through"
                 )
@@ -178,7 +190,8 @@ def _finish(
         raise ExportError(
             f"{graph.name} returns no Tensor and changes none; there is nothing to export"
         )
-    whole = Graph(tuple(inputs), graph.nodes, tuple(outputs), tuple(input_names), graph.name)
+    nodes = (*graph.nodes, *builder.nodes)
+    whole = Graph(tuple(inputs), nodes, tuple(outputs), tuple(input_names), graph.name)
     return Exportable(whole, initial, tuple(names))
 
 

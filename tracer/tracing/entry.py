@@ -17,6 +17,7 @@ from tracer.autograd.history import CompiledNode, replay
 from tracer.autograd.hooks import functions_of
 from tracer.dispatch import BUILDER
 from tracer.execution import Executable
+from tracer.functions.mutation import require_history
 from tracer.graph import Graph, used
 from tracer.modes import MODES, enable_grad
 from tracer.recording import held_by
@@ -191,6 +192,8 @@ class Entry:
         `early`: what `begin` gave, where there are questions, whose outcomes are those of this path.
         """
         recorded, executable = self.recorded, self.executable
+        for leaf in recorded.recorded_changes:
+            require_history(leaves[leaf])
         inputs = self._inputs(leaves)
         if isinstance(executable, GuardedExecutable):
             assert early is not None
@@ -212,8 +215,6 @@ class Entry:
             number += present
         onward = results[number : number + len(recorded.onward)]
         number += len(onward)
-        for holder, flag in recorded.new_flags:
-            set_flag(held_by(holder, leaves), flag)
         if onward:  # along the history that they came with
             backward([leaves[k] for k in recorded.onward], onward)
         if recorded.backward is not None:
@@ -222,6 +223,8 @@ class Entry:
             if changed not in recorded.cotangent_outputs:
                 released = CompiledNode.released_node(recorded.graph.name)
                 set_history(results[changed], released, 0)
+        for holder, flag in recorded.new_flags:  # histories have begun where they did in the trace
+            set_flag(held_by(holder, leaves), flag)
         for assign in recorded.assignments:
             assign()
         made: set[int] = set()

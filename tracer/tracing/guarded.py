@@ -39,7 +39,8 @@ class EarlyProgram:
     `outcome_bytes`.
     """
 
-    def __init__(self, stage: Stage, shared: Collection[int]) -> None:
+    def __init__(self, stage: Stage, shared: Collection[int], updated: Collection[int]) -> None:
+        """`updated`: numbers of inputs that the late program changes, so that no result shares their memory."""
         self.stage = stage
         count = len(stage.guards)
         graph = stage.graph
@@ -60,7 +61,12 @@ class EarlyProgram:
             place_of = {n: k for k, n in enumerate(simple.nodes)}
             order += [(place_of[n], 0, k) for k, (n, _) in enumerate(self._tests)]
         self._order = [(bool(is_guard), k) for _, is_guard, k in sorted(order)]
-        handed = {count + place for place, k in enumerate(stage.results) if k in shared}
+        later = {simple.inputs[k] for k in updated}
+        handed = {
+            place
+            for place, k in enumerate(stage.results, count)
+            if k in shared and simple.outputs[place] not in later
+        }
         self.executable = Executable(graph, {}, handed, tested=False)
         self._place_outcomes()
 
@@ -124,7 +130,7 @@ class GuardedExecutable:
         self.graph = graph
         self.updates = dict(updates)
         *stages, rest = cut(graph, guards, self.updates)
-        self.early = [EarlyProgram(stage, shared) for stage in stages]
+        self.early = [EarlyProgram(stage, shared, self.updates.values()) for stage in stages]
         self.late_stage = rest
         self.late: Executable | None = None
         if rest.results:
@@ -180,6 +186,11 @@ class GuardedExecutable:
     def _programs(self) -> list[Executable]:
         programs = [program.executable for program in self.early]
         return programs if self.late is None else [*programs, self.late]
+
+    @property
+    def unread(self) -> frozenset[int]:
+        """The numbers of inputs that no program reads or writes."""
+        return frozenset.intersection(*(program.unread for program in self._programs()))
 
     @property
     def sharing(self) -> Any:

@@ -164,10 +164,12 @@ def build_guard(
             name = constant(capture.object)
             known = constant(intern(capture.object.type))
             label = path.name if path else "a captured Tensor"
+            # a view's flag follows the base
+            now = name if capture.object._view is None else f"{name}._current()"
             mark = capture.object._requires_grad
             expected = keep(mark) if isinstance(mark, Untracked) else repr(mark)
             lines.append(
-                f"if {name}.type is not {known} and {name}.type != {known} or {name}._requires_grad is not "
+                f"if {name}.type is not {known} and {name}.type != {known} or {now}._requires_grad is not "
                 f"{expected}: return {f'the type of {label} changed'!r}"
             )
         else:

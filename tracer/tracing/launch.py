@@ -69,7 +69,8 @@ def build_launch(
         return None
     if any(kind == "input" for kind, _, _ in entry.executable.results):
         return None
-    if entry.recorded.changed_histories or entry.recorded.onward:
+    recorded = entry.recorded
+    if recorded.changed_histories or recorded.recorded_changes or recorded.onward:
         return None
     if entry.recorded.aliases:
         return None
@@ -224,6 +225,10 @@ class _Writer:
         self.require(f"x{k} is not {self.constant(leaf.value.object)}")
 
     def _address(self, name: str, tensor: str, place: int) -> None:
+        if place in self.executable.unread:
+            self.add(f"{name} = 0")
+            self.words[place] = name
+            return
         self.add(
             f"{name} = {tensor}._pointer or {'ready_to_write' if place in self.written else 'ready'}({tensor})"
         )
@@ -231,6 +236,10 @@ class _Writer:
         self.words[place] = name
 
     def _array_address(self, name: str, array: str, place: int) -> None:
+        if place in self.executable.unread:
+            self.add(f"{name} = 0")
+            self.words[place] = name
+            return
         self.add(
             f"{name} = {'array_to_write' if place in self.written else 'array_pointer'}({array})"
         )
@@ -353,8 +362,8 @@ class _Writer:
             self.add(f"{o}._requires_grad = {self.constant(flag)}; {o}._view = None{history}")
         name = repr(recorded.graph.name)
         for tensor in recorded.mutated:
-            changes = self.constant(tensor.changes())
-            self.add(f"{changes}[0] += 1; {changes}[1] = {name}")
+            tensor.changes()
+            self.add(f"c = {self.constant(tensor)}._changes; c[0] += 1; c[1] = {name}")
         for leaf in recorded.mutated_arguments:
             self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}.count_change({name})")
         for holder, grad in grads:

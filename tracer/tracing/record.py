@@ -79,9 +79,10 @@ class Recorded:
     onward: list[int] = field(default_factory=list)  # arguments whose gradient goes on outside
     aliases: dict[int, Alias] = field(default_factory=dict)
     assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
-    changed_histories: list[int] = field(
-        default_factory=list
-    )  # outputs: changed state with a history
+    # outputs: changed state with a history
+    changed_histories: list[int] = field(default_factory=list)
+    # arguments whose changes are recorded for gradients, so that they must not be leaves
+    recorded_changes: list[int] = field(default_factory=list)
 
 
 def record(
@@ -113,7 +114,7 @@ def record(
         source = placeholder
         if has_history(leaf):  # as it comes in: the placeholder may be changed in place
             placeholder._grad_fn = Outside(x, number)
-            source = as_outside(placeholder)
+            source = as_outside(placeholder, recorder)
         sources[number] = source
         if leaf.kind == "float":
             recorder.numbers[value] = number
@@ -252,7 +253,8 @@ def _finish(
     count = len(values)
     for old, new in rebound:
         write(old, new, recorded=False)
-    mutated = list(recorder.mutated.values())
+    recorder.define_views()
+    mutated = recorder.mutated
     values += [recorder.value_of(standing) for _, standing in mutated]
     values += [placeholders[k]._value for k in mutated_arguments]
     recorder.keep_changed_grads()
@@ -277,6 +279,7 @@ def _finish(
         result_count=count,
         aliases=aliases,
     )
+    recorded.recorded_changes = sorted(recorder.recorded_changes)
     inputs = [c.value for c in recorded.captures] + [s.value for s in recorded.scalars]
     inputs += [originals[k] for k in dynamic]
     changed_state = [standing for _, standing in mutated]
@@ -303,7 +306,7 @@ def _aliases(
 
     What several overlapping results are views of becomes a result too.
     """
-    state = {id(standing): tensor for tensor, standing in recorder.mutated.values()}
+    state = {id(standing): tensor for tensor, standing in recorder.mutated}
 
     def known(x: Tensor) -> tuple[str, Any] | None:
         if id(x) in arguments:
@@ -326,7 +329,7 @@ def _volatile_since(
 ) -> list[tuple[Holder, Flag]]:
     """What was changed in place by something volatile, and so is volatile itself."""
     changed: list[tuple[Holder, Tensor, Flag]] = [
-        (tensor, standing, tensor._requires_grad) for tensor, standing in recorder.mutated.values()
+        (tensor, standing, tensor._requires_grad) for tensor, standing in recorder.mutated
     ]
     changed += [
         (k, placeholders[k], signature[k].requires_grad)
@@ -340,13 +343,14 @@ def _volatile_since(
     ]
 
 
-def as_outside(x: Tensor) -> Tensor:
+def as_outside(x: Tensor, recorder: Recorder) -> Tensor:
     """A Tensor from outside with the history that it has there, whatever the trace has done to it."""
-    if x._grad_fn is None:
+    history = recorder.came_with(x).history
+    if history is None:
         return x
     result = Tensor.__new__(Tensor)
     result._start(x.type)
-    result._requires_grad, result._grad_fn = True, x._grad_fn
+    result._requires_grad, result._grad_fn = True, history
     result._value, result._recorder, result.output_number = x._value, x._recorder, x.output_number
     return result
 
@@ -368,7 +372,7 @@ def _refuse_unfinished(x: Any) -> None:
 
 def _written(recorder: Recorder) -> Any:
     """What the trace has written so far to what lies outside."""
-    state = {k: standing._value for k, (_, standing) in recorder.mutated.items()}
+    state = {id(x): standing._value for x, standing in recorder.mutated}
     return state, {k: id(gradient) for k, (_, gradient) in recorder.grads.items()}
 
 
@@ -389,14 +393,11 @@ def _add_backward(
     from tracer.autograd.engine import cotangents_at
 
     objects = [None if c.is_grad else c.object for c in recorded.captures]
-    candidates: list[tuple[int, Tensor]] = [
-        (k, as_outside(t))
-        for k, t in enumerate(objects)
-        if isinstance(t, Tensor) and t._requires_grad
-    ]
     base = len(recorded.captures) + len(recorded.scalars)
-    candidates += [
-        (base + k, sources[leaf]) for k, leaf in enumerate(dynamic) if sources[leaf]._requires_grad
+    given = [(k, t) for k, t in enumerate(objects) if isinstance(t, Tensor)]
+    given += [(base + k, sources[leaf]) for k, leaf in enumerate(dynamic)]
+    candidates = [
+        (k, as_outside(t, recorder)) for k, t in given if recorder.came_with(t).flag is True
     ]
     forward_count = len(recorder.builder.nodes)
     cotangents = [Tensor.of_value(Value(t.type.strong()), recorder) for _, t in live]
