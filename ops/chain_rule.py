@@ -59,20 +59,22 @@ def multiply_no_nan(x: Array, y: Array) -> Array:
 @operator(
     "Xdivy",
     type_rule=rules.floating,
-    compute=Scalar("select({0} != {T}(0), {0} / {1}, {T}(0))"),
+    compute=Scalar("select(({0} != {T}(0)) & ~isinf({1}), {0} / {1}, {T}(0))"),
     vjp=each(
         lambda g, n: g.Xdivy(n.dy, n.inputs[1]),
         lambda g, n: g.Neg(g.chain(n.dy, g.Xdivy(n.y, n.inputs[1]))),
     ),
-    onnx=lambda g, n: g.Where(_is_zero(g, n.x), g.like(0, n.x), g.op("Div", *n.inputs)),
+    onnx=lambda g, n: g.Where(
+        g.Or(_is_zero(g, n.x), g.IsInf(n.inputs[1])), g.like(0, n.x), g.op("Div", *n.inputs)
+    ),
     samples=binary(y=Input(low=0.5)),
     errors=FLOATING_PAIR_ERRORS,
     dtypes=FLOATING,
 )
 @rounded_once
 def divide_unless_zero(x: Array, y: Array) -> Array:
-    """Quotient that is 0, without a sign, where x is 0, over a 0 or NaN too."""
-    return _zeroed(np.divide(x, y), x == 0)
+    """Quotient that is 0, without a sign, where x is 0 and where y is infinite, whatever the other is."""
+    return _zeroed(np.divide(x, y), (x == 0) | np.isinf(y))
 
 
 @operator(

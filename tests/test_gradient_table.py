@@ -81,6 +81,28 @@ def test_a_cotangent_of_zero_gives_a_gradient_of_zero(op: Operator) -> None:
     assert seen
 
 
+@each_operator
+def test_a_derivative_of_zero_gives_a_gradient_of_zero(op: Operator) -> None:
+    """Element by element, though the cotangent be infinite or NaN."""
+    for sample, dtype, arrays in samples.cases(op):
+        if dtype not in ("float32", "float64") or not any(x.special for x in sample.inputs):
+            continue
+        g = ArrayBuilder()
+        values = [g.value(a) for a in arrays]
+        y = g.op(op.name, *values, **sample.attrs)
+        xs = [v for v in values if is_floating(v.type.dtype)]
+        alone = not {"axis", "axes"} & sample.attrs.keys() and is_floating(y.type.dtype)
+        if not alone or any(x.type.shape != y.type.shape for x in xs):
+            continue
+        slopes = g.pullback([y], cotangents([y], g, 1.0), xs)
+        for endless in (inf, -inf, math.nan):
+            found = g.pullback([y], cotangents([y], g, endless), xs)
+            for slope, c in zip(slopes, found, strict=True):
+                if slope is not None and c is not None:
+                    bad = (slope.array == 0) & (c.array != 0)
+                    assert not bad.any(), (dtype, endless, [x.array[bad] for x in xs])
+
+
 # The derivative does not exist (complex powers), or is one of the operand NaN.
 UNDEFINED = {("Pow", 1): lambda x, y: x < 0}
 
