@@ -266,7 +266,10 @@ class _Printer:
         if isinstance(s, Load):
             out.line(f"{s.dst} = {self.access.load(s, looped, masked)}", note)
         elif isinstance(s, Let):
-            count = "1" if not looped else "left" if masked else str(WIDTH)
+            # Of a full vector too the count is no constant: LLVM would unroll the loop over lanes
+            # instead of making vectors of it.
+            rest = f"{self.at.n_inner} - {self.inner}"
+            count = "1" if not looped else "left" if masked else rest
             text = vector_text(
                 s.text, lane_element(s.dtype), self.facts.elements, self.facts.functions, count
             )

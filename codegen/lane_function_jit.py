@@ -23,6 +23,7 @@ from codegen.vector.elements import WIDTH
 from codegen.vector.jit import lead
 from codegen.vector.llvm import INT64, vector
 from codegen.vector.numba_types import SCALAR, VEC, VecType, register, signature, types
+from codegen.vector.scalars_jit import instead
 from codegen.words import JIT_NAMES
 from ops.compute import ScalarFunction
 
@@ -58,7 +59,7 @@ def _compiled(scalar: ScalarFunction, element: str) -> Any:
     where = described(function)
     sig = (SCALAR[element],) * scalar.arity
     try:
-        dispatcher = entry(function, njit(error_model="numpy"))
+        dispatcher = entry(function, njit(error_model="numpy"), instead())
         dispatcher.compile(sig)
     except numba_errors.NumbaError as error:
         raise FunctionError(

@@ -15,7 +15,7 @@ import hashlib
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ _LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 Jit = Callable[[types.FunctionType], Any]
+Instead = Mapping[Any, Any]  # of math's and NumPy's functions -> what is called in their place
 
 
 def python_function(value: Any) -> types.FunctionType | None:
@@ -262,10 +263,10 @@ def _refused(function: types.FunctionType, name: str, value: Any, hint: str) -> 
 # ---- for compilers -------------------------------------------------------------------------------
 
 
-def entry(function: types.FunctionType, jit: Jit) -> Any:
+def entry(function: types.FunctionType, jit: Jit, instead: Instead | None = None) -> Any:
     """The function of its operands alone, compiled by `jit`; defaults are constants."""
     operands = parameters(function)
-    whole = rebuilt(function, jit)
+    whole = rebuilt(function, jit, instead)
     if len(operands) == len(inspect.signature(function).parameters):
         return whole
     given = ", ".join(f"x{k}" for k in range(len(operands)))
@@ -287,12 +288,13 @@ def functions(function: types.FunctionType) -> list[types.FunctionType]:
     return list(found)
 
 
-def rebuilt(function: types.FunctionType, jit: Jit) -> Any:
+def rebuilt(function: types.FunctionType, jit: Jit, instead: Instead | None = None) -> Any:
     """The function compiled by `jit`, and so are all those that it calls, whatever was made of them before."""
+    instead = instead or {}
     names: dict[str, Any] = {"__builtins__": builtins}
     cells: list[types.CellType] = []
     for u in used(function):
-        value = _compilable(u.value, jit)
+        value = _compilable(u.value, jit, instead)
         if isinstance(u.holder, types.CellType):
             cells.append(types.CellType(value))
         elif isinstance(u.holder, dict) and u.holder is not vars(builtins):
@@ -305,8 +307,26 @@ def rebuilt(function: types.FunctionType, jit: Jit) -> Any:
     return jit(made)
 
 
-def _compilable(value: Any, jit: Jit) -> Any:
+def _compilable(value: Any, jit: Jit, instead: Instead) -> Any:
     if isinstance(value, tuple):
-        return tuple(_compilable(v, jit) for v in value)
+        return tuple(_compilable(v, jit, instead) for v in value)
+    if isinstance(value, types.ModuleType) and instead:
+        return _with(value, instead)
     inner = python_function(value)
-    return value if inner is None else rebuilt(inner, jit)
+    if inner is not None:
+        return rebuilt(inner, jit, instead)
+    return instead.get(value, value) if callable(value) else value
+
+
+def _with(module: types.ModuleType, instead: Instead) -> types.ModuleType:
+    """A module with some of its functions replaced."""
+    result = types.ModuleType(module.__name__)
+    members = vars(module)
+    result.__dict__.update(members)
+    replaced = {k: instead[v] for k, v in members.items() if _is_key(v) and v in instead}
+    result.__dict__.update(replaced)
+    return result
+
+
+def _is_key(value: Any) -> bool:
+    return callable(value) and not isinstance(value, type)

@@ -62,6 +62,8 @@ class Emitted(Reading):
         """A loop over lanes, entered when any lane of this mask is true: scalar code compiles
         faster than vectors.
         """
+        if not isinstance(self.value.type, ir.VectorType):
+            return self._branch(body, operands, otherwise)
         b, start, mask = self.builder, self.builder.block, self.value
         loop, done = b.append_basic_block("rare"), b.append_basic_block("rare_done")
         packed = b.bitcast(mask, ir.IntType(mask.type.count))
@@ -91,6 +93,26 @@ class Emitted(Reading):
             phi = b.phi(value.type)
             phi.add_incoming(y.value, start)
             phi.add_incoming(value, end)
+            results.append(Emitted(b, y.element, phi))
+        return tuple(results)
+
+    def _branch(
+        self, body: Body, operands: Sequence[Any], otherwise: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """`rarely` of one lane."""
+        b, start = self.builder, self.builder.block
+        rare, done = b.append_basic_block("rare"), b.append_basic_block("rare_done")
+        b.cbranch(self.value, rare, done)
+        b.position_at_end(rare)
+        made = body(*operands)
+        end = b.block
+        b.branch(done)
+        b.position_at_end(done)
+        results = []
+        for x, y in zip(made, otherwise, strict=True):
+            phi = b.phi(y.value.type)
+            phi.add_incoming(y.value, start)
+            phi.add_incoming(x.value, end)
             results.append(Emitted(b, y.element, phi))
         return tuple(results)
 
