@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import random
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,31 @@ def test_the_same_for_globals_attributes_items_and_helpers(monkeypatch: pytest.M
     assert traces(f) == 4
 
 
+def test_the_same_for_classes_loops_partial_applications_and_defaults() -> None:
+    class Settings:
+        weights = np.ones(3, np.float32)
+
+        @property
+        def doubled(self) -> Any:
+            return self.weights * 2
+
+    settings, rows = Settings(), [np.ones(3, np.float32), np.ones(3, np.float32)]
+    given, default = np.ones(3, np.float32), np.ones(3, np.float32)
+
+    def function(factor: Any, x: Any, shift: Any = default) -> Any:
+        for row in rows:
+            x = x * (row + 1)
+        return x * settings.doubled + (factor + 1) + (shift - 1)
+
+    f = trace(functools.partial(function, given))
+    np.testing.assert_array_equal(f(ONES), [10, 10, 10])
+    for array in (Settings.weights, rows[1], given, default):
+        array[0] = 3
+    np.testing.assert_array_equal(f(ONES), [54, 10, 10])
+    f(ONES)
+    assert traces(f) == 2
+
+
 def test_an_array_that_is_an_input_may_change_at_every_call() -> None:
     table, rows = np.ones(3, np.float32), np.ones((2, 3), np.float32)
 
@@ -98,6 +125,21 @@ def test_numpy_writing_into_an_outside_array_is_an_error_with_the_function() -> 
         tracer.TraceError, match=r"NumPy changed the array counts(?s:.*)test_trace_arrays\.py:\d+"
     ):
         f(ONES)
+
+
+@pytest.mark.parametrize("kind", [np.random.default_rng, np.random.RandomState, random.Random])
+def test_drawing_from_a_generator_of_ones_own_is_an_error_with_the_line(kind: Any) -> None:
+    mine, twin = kind(3), kind(3)
+
+    @trace
+    def f(x: Any) -> Any:
+        return x * (mine.random() if isinstance(mine, random.Random) else mine.uniform())
+
+    with pytest.raises(
+        tracer.TraceError, match=r"drawn from mine while(?s:.*)test_trace_arrays\.py:\d+"
+    ):
+        f(ONES)
+    assert mine.random() == twin.random()  # as it was
 
 
 def test_tuples_and_numpy_scalars_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import random
 import sysconfig
 import types
 from collections import deque
@@ -23,6 +24,7 @@ from tracer.source import is_own
 from tracer.tensor import Tensor
 
 SCALARS = (bool, int, float, complex, str, bytes, np.generic, type(None))
+GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)  # of random numbers
 MOST_FUNCTIONS = 2000
 MOST_ITEMS = 64  # of a tuple that is compared as a whole
 _INSTALLED = tuple(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib"))
@@ -93,18 +95,32 @@ def reads(
         while waiting:
             scope = waiting.popleft()
             for found in _names(scope):
-                matters = (
-                    is_plain(found.value)
-                    or isinstance(found.value, np.ndarray | Iterator)
-                    or _is_users_function(found.value)
-                    or _is_custom(found.value)
-                )
-                if matters and found.expression and found.expression not in told:
-                    told.add(found.expression)
-                    yield found
+                for item in (found, *_arrays_in(found)):
+                    if _matters(item.value) and item.expression and item.expression not in told:
+                        told.add(item.expression)
+                        yield item
                 enter(found, {})
             nested = [c for c in scope.code.co_consts if isinstance(c, types.CodeType)]
             waiting.extend(_Scope(c, scope.globals, scope.known) for c in nested)
+
+
+def _matters(value: Any) -> bool:
+    return (
+        is_plain(value)
+        or isinstance(value, (np.ndarray, Iterator, *GENERATORS))
+        or _is_users_function(value)
+        or _is_custom(value)
+    )
+
+
+def _arrays_in(container: Found) -> Iterator[Found]:
+    """The arrays in a short list, tuple or dict, over which code may loop."""
+    value = container.value
+    if type(value) not in (list, tuple, dict) or len(value) > MOST_ITEMS:
+        return
+    for key, x in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        if isinstance(x, np.ndarray) and isinstance(key, SCALARS):
+            yield Found(x, f"{container.expression}[{key!r}]", f"{container.name}[{key!r}]")
 
 
 def is_plain(value: Any) -> bool:
@@ -138,7 +154,8 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
         for function in value.functions():
             yield Found(function, keep(function), item.name), {}
     elif isinstance(value, functools.partial):
-        yield from _called(Found(value.func, keep(value.func), item.name), keep)
+        for function, known in _called(Found(value.func, keep(value.func), item.name), keep):
+            yield function, {**known, **_bound(function.value, value, keep(value))}
     elif isinstance(value, type) and _is_function_class(value):
         for name in ("forward", "setup_context", "backward"):
             function = inspect.getattr_static(value, name)
@@ -164,6 +181,20 @@ def _is_custom(value: Any) -> bool:
 def _is_operator(value: Any) -> bool:
     """Whether it is what `tracer.op` gives."""
     return type(value).__module__ == "tracer.custom_operators"
+
+
+def _bound(function: Any, partial: Any, expression: str) -> dict[str, Found]:
+    """The parameters of a function that a partial application of it gives."""
+    names = function.__code__.co_varnames
+    found = {
+        name: Found(x, f"{expression}.args[{k}]", name)
+        for k, (name, x) in enumerate(zip(names, partial.args, strict=False))
+    }
+    given = {
+        name: Found(x, f"{expression}.keywords[{name!r}]", name)
+        for name, x in partial.keywords.items()
+    }
+    return found | given
 
 
 def _is_function_class(value: type) -> bool:
@@ -286,7 +317,7 @@ def _attribute(owner: Found, name: str) -> Found | None:
             own["_modules"][name], f"{owner.expression}.__dict__['_modules'][{name!r}]", shown
         )
     of_class = inspect.getattr_static(value if isinstance(value, type) else type(value), name, None)
-    if isinstance(of_class, SCALARS) and of_class is not None:
+    if of_class is not None and (is_plain(of_class) or isinstance(of_class, np.ndarray)):
         return Found(of_class, f"{owner.expression}.{name}", shown)
     if isinstance(of_class, types.MemberDescriptorType) and not isinstance(value, type):
         held = getattr(value, name, None)

@@ -25,7 +25,7 @@ from tracer.tracing.arrays import NamedArrays
 from tracer.tracing.evaluation import Evaluation
 from tracer.tracing.questions import Question, Questions
 from tracer.tracing.signature import NAMESPACE, Leaf, has_history
-from tracer.tracing.values import GlobalGenerators, Named, PlainValues
+from tracer.tracing.values import GlobalGenerators, Named, NamedGenerators, PlainValues
 from tracer.views import write
 
 
@@ -132,13 +132,15 @@ def record(
         n: x for n, x, leaf in zip(names, leaves, signature, strict=False) if leaf.kind == "object"
     }
     named = Named(function, objects)
-    arrays, plain, generators = NamedArrays(named), PlainValues(named), GlobalGenerators()
+    arrays, plain = NamedArrays(named), PlainValues(named)
+    generators, own_generators = GlobalGenerators(), NamedGenerators(named)
     try:
         with recording(recorder):
             mode = MODES.grad_enabled
             result = function(*args, **kwargs)
             arrays.check()
             generators.check()
+            own_generators.check()
             _refuse_changed_containers(args, kwargs, tree, placeholders, name)
             if recorder.questions is not None and recorder.questions.failure is not None:
                 raise recorder.questions.failure

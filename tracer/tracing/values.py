@@ -8,6 +8,7 @@ Knows names as `reads` finds them, and nothing of Tensors.
 
 from __future__ import annotations
 
+import pickle
 import random
 import threading
 import types
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import TraceError
-from tracer.tracing.reads import Found, is_plain, reads
+from tracer.tracing.reads import GENERATORS, Found, is_plain, reads
 
 _GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)
 
@@ -90,6 +91,42 @@ def same(x: Any, y: Any) -> bool:
     return x is y or (type(x) is type(y) and repr(x) == repr(y))
 
 
+_DRAWN = (
+    "numbers were drawn from {} while a function is traced, and are constants of its compiled program; use tracer.random, or "
+    "pass the numbers as arguments"
+)
+
+
+class NamedGenerators:
+    """The states of generators of random numbers that a function names, before it is traced."""
+
+    def __init__(self, named: Named) -> None:
+        found = [f for f in named.found if isinstance(f.value, GENERATORS)]
+        found = [f for f in found if not isinstance(f.value, random.SystemRandom)]  # has no state
+        self._before = [(f, pickle.dumps(_state(f.value))) for f in found]
+
+    def check(self) -> None:
+        """Raise `TraceError` if the trace has drawn from one; its state is as it was then."""
+        for found, before in self._before:
+            if pickle.dumps(_state(found.value)) != before:
+                state = pickle.loads(before)
+                if isinstance(found.value, np.random.Generator):
+                    found.value.bit_generator.state = state
+                elif isinstance(found.value, np.random.RandomState):
+                    found.value.set_state(state)
+                else:
+                    found.value.setstate(state)
+                raise TraceError(_DRAWN.format(found.name))
+
+
+def _state(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    if isinstance(generator, np.random.RandomState):
+        return generator.get_state(legacy=False)
+    return generator.getstate()
+
+
 class GlobalGenerators:
     """The states of Python's and NumPy's global generators of random numbers before a trace."""
 
@@ -108,10 +145,7 @@ class GlobalGenerators:
             name = "random"
         if not name:
             return
-        text = (
-            f"numbers were drawn from {name} while a function is traced, and are constants of its compiled program; use "
-            "tracer.random, or pass the numbers as arguments"
-        )
+        text = _DRAWN.format(name)
         if any(_may_draw(thread) for thread in threading.enumerate()):
             warnings.warn(f"{text} (or another thread drew them)", RuntimeWarning, stacklevel=8)
             return
