@@ -10,6 +10,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 JOBS ?= 2
 TESTS ?=
+EXAMPLES ?= 2000
 PYTEST := $(PY) -m pytest -q -n $(JOBS)
 
 # Tried in this order when PYTHON is not given. Each is run, not only looked up: a name on the path may be a shim.
@@ -58,8 +59,8 @@ bench: $(VENV)/.with-bench  ## measure against JAX and PyTorch, table on screen 
 	@$(MAKE) --no-print-directory $(VENV)/.with-torch || echo "bench: going on without torch"
 	@$(PY) -m benchmarks $(BENCH)
 
-fuzz: $(VENV)/.with-dev  ## search random programs for wrong answers, longer than make test does
-	@HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m fuzz $(TESTS)
+fuzz: $(VENV)/.with-dev  ## search random programs for wrong answers, a quarter of an hour (EXAMPLES=20000: ten times as long)
+	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(PYTEST) -m fuzz $(TESTS)
 
 mutate: $(VENV)/.with-dev  ## spoil every operator in turn and see that the tests catch it
 	@$(PY) tests/mutate.py

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -28,11 +29,13 @@ KERNEL_LIMIT = 1500
 NOTES = pytest.StashKey[list[str]]()  # lines that tests want printed
 
 # Hypothesis: the same examples in every ordinary run, so that a red run is red again; `make fuzz`
-# goes looking.
+# goes looking, for about a quarter of an hour on two cores unless EXAMPLES says otherwise.
 hypothesis.settings.register_profile(
     "test", derandomize=True, deadline=None, max_examples=50, database=None
 )
-hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=5000)
+hypothesis.settings.register_profile(
+    "fuzz", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", "2000"))
+)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 
@@ -56,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose the cache folder before any worker starts: workers and their children inherit it."""
     if is_worker(config):
         return
+    os.environ.setdefault("FUZZ_SEED", str(random.randrange(1_000_000)))
     if config.getoption("--fresh-kernels"):
         folder = tempfile.mkdtemp(prefix="tracer-kernels-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
