@@ -10,11 +10,13 @@ import functools
 import gc
 import pickle
 import random
+import re
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ from tracer.tensor import Tensor
 
 Program = Callable[[Callable[[Any], Any]], Any]
 FACTOR = 2.0
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def array(*shape: int, seed: int = 0) -> np.ndarray:
@@ -374,6 +377,92 @@ def test_closures_globals_defaults_and_attributes_change(monkeypatch: pytest.Mon
     agree(program)
 
 
+def test_containers_that_code_goes_through_and_local_names_of_objects() -> None:
+    class Part:
+        def __init__(self, rate: float) -> None:
+            self.rate = rate
+
+    def program(decorate: Any) -> Any:
+        numbers, table, chosen = [1.0, 2.0, 3.0], {"a": 1.0}, {1, 2}
+        layers = [(tensor(3, 3), tensor(3)), (tensor(3, 3, seed=1), None)]
+        nested = {"scales": [0.5, [2.0]]}
+        parts = {"first": Part(1.0), "second": Part(2.0)}
+        which = "first"
+
+        def helper(options: Any) -> float:
+            return sum(options["scales"][1]) + options["scales"][0]
+
+        def plain(x: Any) -> Any:
+            for weight, bias in layers:
+                x = x @ weight if bias is None else x @ weight + bias
+            part = parts[which]
+            first = parts["first"]
+            total = sum(numbers) + sum(v for _, v in table.items()) + len(chosen)
+            return x * total + helper(nested) + part.rate + first.rate * (2.5 in numbers)
+
+        function, x = decorate(plain), tensor(2, 3)
+        seen = [function(x), function(x)]
+
+        def again() -> None:
+            seen.extend((function(x), function(x)))
+
+        numbers[1] = 5.0
+        again()
+        numbers.append(2.5)
+        again()
+        table["b"] = 3.0
+        again()
+        chosen.add(7)
+        again()
+        layers[1] = (tensor(3, 3, seed=2), tensor(3))
+        again()
+        layers.append((tensor(3, 3, seed=3), None))
+        again()
+        nested["scales"][1].append(4.0)
+        again()
+        parts["first"].rate = 8.0
+        again()
+        parts["first"] = Part(9.0)
+        again()
+        which = "second"
+        again()
+        return seen
+
+    agree(program)
+
+
+def test_a_list_that_is_read_and_changed_is_an_error_and_a_cache_is_not() -> None:
+    history: list[float] = [0.0]
+
+    @trace
+    def grows(x: Any) -> Any:
+        history.append(history[-1] + 1)
+        return x * sum(history)
+
+    with pytest.raises(TraceError, match=r"the list history is read and changed"):
+        grows(tensor(3))
+
+    def program(decorate: Any) -> Any:
+        cache: dict[str, Any] = {}
+        log: list[int] = []  # only written to
+
+        @decorate
+        def function(x: Any) -> Any:
+            if "table" not in cache:
+                cache["table"] = array(3)
+            log.append(1)
+            return x + cache["table"]
+
+        x = tensor(3)
+        seen = [function(x), function(x)]
+        cache["table"] = array(3, seed=5)
+        seen.append(function(x))
+        cache.clear()
+        return [*seen, function(x)]
+
+    agree(program)
+
+
 def test_counters_and_flags_that_the_function_itself_sets() -> None:
     """They are set once a call, as without a trace, and not by a call that fails."""
 
@@ -713,3 +802,10 @@ def test_thousands_of_shapes_keep_a_bounded_number_of_programs() -> None:
         assert y.shape == (2000,) and len(function.signatures()) == 8
     assert held[1] < held[0] * 1.02
     assert memory.statistics().idle < 64 << 20
+
+
+def test_the_code_of_the_documentation_runs() -> None:
+    text = (ROOT / "docs" / "tracing.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "documentation"}
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)):
+        exec(compile(block, f"tracing.md, block {number}", "exec"), names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -646,12 +647,12 @@ def test_looking_inside_shows_the_path_of_the_arguments_and_changes_nothing() ->
 
 def test_what_decides_outside_of_arguments_and_state() -> None:
     """A function that asks other questions when it is traced again is traced as it is then."""
-    traced: list[int] = []
+    traced = SimpleNamespace(turns=0)  # changed where nobody sees it
 
     @trace
     def f(x: Any) -> Any:
-        traced.append(1)
-        if len(traced) % 2:
+        vars(traced)["turns"] += 1
+        if vars(traced)["turns"] % 2:
             return x * x.sum().item()
         return x * x.max().item() * 3.0
 

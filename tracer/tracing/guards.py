@@ -18,6 +18,7 @@ from tracer.recording import Holder
 from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.arrays import is_small, lenders
+from tracer.tracing.containers import contents_of
 from tracer.tracing.reads import SCALARS, Found, is_plain, reads
 from tracer.tracing.record import Recorded
 
@@ -113,7 +114,14 @@ def build_guard(
     starts += [(Found(m, keep(m), type(m).__name__), {}) for m in recorded.modules]
     starts += [(Found(h, keep(h), name_of(h)), {}) for h in (*hooks, *watch.functions())]
     for found in reads(starts, keep):
-        if is_plain(found.value):
+        if found.content:
+            contents = contents_of(found.value)
+            if contents is not None:
+                lines.append(
+                    f"if not {constant(contents)}.are_in({found.expression}): "
+                    f"return {f'{found.name} had other elements'!r}"
+                )
+        elif is_plain(found.value):
             equal(found.expression, found.value, f"{found.name} was {found.value!r}")
         elif isinstance(found.value, np.ndarray):
             if id(found.value) not in read and is_small(found.value):

@@ -1,8 +1,9 @@
 """Which plain values the code of a traced function reads: numbers, strings and arrays that decided its trace.
 
 Read off the code itself: names and the attributes and constant subscripts that follow them, such as `SCALE`, `config.depth`,
-`self.rate` or `options["mode"]`, in the function and in those that it names in turn, as far as these are the user's. What code
-finds out in other ways (values in local variables, loops over containers, `getattr`) is not followed.
+`self.rate` or `options["mode"]`, also through a local variable that is assigned once, in the function and in those that it
+names in turn, as far as these are the user's. Containers that are gone through or handed on count with their elements. What
+code finds out in other ways (`getattr`, attributes of a container's elements) is not followed.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import inspect
 import random
 import sysconfig
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,12 @@ _BETWEEN = frozenset(
 )
 
 
+_WRITES = frozenset(("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "DELETE_ATTR"))
+_READING = frozenset(
+    ("items", "values", "keys", "get", "copy", "index", "count", "union", "__getitem__")
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A value, the expression of the guard that gives it, and what the user calls it."""
@@ -54,6 +61,7 @@ class Found:
     expression: str
     name: str
     owner: Found | None = None  # of a method: where its object was found
+    content: bool = False  # of a container: its elements are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ def reads(
     """
     waiting: deque[_Scope] = deque()
     seen: set[tuple[Any, ...]] = set()
-    told: set[str] = set()
+    told: set[tuple[str, bool]] = set()
 
     def enter(item: Found, parameters: Mapping[str, Found]) -> None:
         for function, known in _called(item, keep):
@@ -95,11 +103,15 @@ def reads(
         while waiting:
             scope = waiting.popleft()
             for found in _names(scope):
-                for item in (found, *_arrays_in(found)):
-                    if _matters(item.value) and item.expression and item.expression not in told:
-                        told.add(item.expression)
+                items = (found,) if found.content else (found, *_arrays_in(found))
+                for item in items:
+                    key = item.expression, item.content
+                    matters = item.content or _matters(item.value)
+                    if matters and item.expression and key not in told:
+                        told.add(key)
                         yield item
-                enter(found, {})
+                if not found.content:
+                    enter(found, {})
             nested = [c for c in scope.code.co_consts if isinstance(c, types.CodeType)]
             waiting.extend(_Scope(c, scope.globals, scope.known) for c in nested)
 
@@ -128,6 +140,11 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return len(value) <= MOST_ITEMS and all(isinstance(x, SCALARS) for x in value)
     return isinstance(value, SCALARS)
+
+
+def same(x: Any, y: Any) -> bool:
+    """Whether plain values are equal: 1, True and 1.0 are three."""
+    return x is y or (type(x) is type(y) and repr(x) == repr(y))
 
 
 def _is_users_function(value: Any) -> bool:
@@ -242,26 +259,56 @@ def _scope(function: Found, known: Mapping[str, Found]) -> _Scope:
 
 @functools.lru_cache(4096)
 def _operations(code: types.CodeType) -> tuple[tuple[str, Any], ...]:
-    """(kind, argument) of what matters here: "name", "local", "attribute", "constant", "subscript", "" for all else."""
+    """(kind, argument) of what matters here: "name", "local", "store", "attribute", "constant", "subscript", "write" (of an
+    element or attribute), "" for all else."""
     result: list[tuple[str, Any]] = []
     for instruction in dis.get_instructions(code):
         name, argument = instruction.opname, instruction.argval
         if name in _BETWEEN:
             continue
+        if isinstance(argument, tuple) and "_FAST_" in name:  # two in one
+            first, second = (
+                "store" if part.startswith("STORE") else "local" for part in _halves(name)
+            )
+            result += [(first, argument[0]), (second, argument[1])]
+            continue
         kind = ""
         if name in _LOADS_NAME:
             kind = "name"
         elif name in _LOADS_CELL or "LOAD_FAST" in name:
-            kind, argument = "local", argument[-1] if isinstance(argument, tuple) else argument
+            kind = "local"
+        elif name == "STORE_FAST":
+            kind = "store"
         elif name in _LOADS_ATTRIBUTE:
             kind = "attribute"
         elif name.startswith("LOAD_CONST") or name == "LOAD_SMALL_INT":
             kind = "constant"
         elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and instruction.argrepr == "[]"):
             kind = "subscript"
+        elif name in _WRITES:
+            kind = "write"
         if kind or (result and result[-1][0]):
             result.append((kind, argument if kind else None))
     return tuple(result)
+
+
+def _halves(name: str) -> tuple[str, str]:
+    place = max(name.find("_LOAD_FAST", 1), name.find("_STORE_FAST", 1))
+    return name[:place], name[place + 1 :]
+
+
+@functools.lru_cache(4096)
+def _assigned_once(code: types.CodeType) -> frozenset[str]:
+    """Local variables that one place of the code assigns."""
+    counts = Counter(argument for kind, argument in _operations(code) if kind == "store")
+    given = (
+        code.co_argcount
+        + code.co_kwonlyargcount
+        + bool(code.co_flags & 4)
+        + bool(code.co_flags & 8)
+    )
+    parameters = code.co_varnames[:given]
+    return frozenset(n for n, count in counts.items() if count == 1 and n not in parameters)
 
 
 def _names(scope: _Scope) -> Iterator[Found]:
@@ -269,14 +316,22 @@ def _names(scope: _Scope) -> Iterator[Found]:
     current: Found | None = None
     container: Found | None = None
     key: Any = None
-    for kind, argument in _operations(scope.code):
+    variables: dict[str, Found] = {}
+    once = _assigned_once(scope.code)
+    operations = _operations(scope.code)
+    for number, (kind, argument) in enumerate(operations):
         if kind == "constant":
             container, key, current = current, argument, None
+            continue
+        if kind == "store":
+            if current is not None and argument in once:
+                variables[argument] = current
+            current = container = None
             continue
         if kind == "name":
             current = _global(scope.globals, argument)
         elif kind == "local":
-            current = scope.known.get(argument)
+            current = variables.get(argument) or scope.known.get(argument)
         elif kind == "attribute":
             current = None if current is None else _attribute(current, argument)
         elif kind == "subscript":
@@ -286,6 +341,26 @@ def _names(scope: _Scope) -> Iterator[Found]:
         container = None
         if current is not None:
             yield current
+            if _is_container(current.value) and _reads_content(operations[number + 1 : number + 3]):
+                yield replace(current, content=True)
+
+
+def _is_container(value: Any) -> bool:
+    return type(value).__module__ in ("builtins", "collections") and isinstance(
+        value, list | dict | set | frozenset | deque | tuple
+    )
+
+
+def _reads_content(following: tuple[tuple[str, Any], ...]) -> bool:
+    """Whether code that has come to a container, and goes on like this, sees its elements."""
+    first, second = (*following, ("", None), ("", None))[:2]
+    if first[0] == "attribute":
+        return first[1] in _READING
+    if first[0] == "constant":
+        return second[0] not in ("subscript", "write")  # x["key"] is followed by itself
+    if first[0] in ("name", "local"):
+        return second[0] != "write"
+    return first[0] not in ("store", "write")
 
 
 def _global(names: Found, name: str) -> Found | None:

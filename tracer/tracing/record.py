@@ -22,6 +22,7 @@ from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
 from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.arrays import NamedArrays
+from tracer.tracing.containers import NamedLists
 from tracer.tracing.evaluation import Evaluation
 from tracer.tracing.questions import Question, Questions
 from tracer.tracing.signature import NAMESPACE, Leaf, has_history
@@ -134,11 +135,13 @@ def record(
     named = Named(function, objects)
     arrays, plain = NamedArrays(named), PlainValues(named)
     generators, own_generators = GlobalGenerators(), NamedGenerators(named)
+    lists = NamedLists(named.found)
     try:
         with recording(recorder):
             mode = MODES.grad_enabled
             result = function(*args, **kwargs)
             arrays.check()
+            lists.check()
             generators.check()
             own_generators.check()
             _refuse_changed_containers(args, kwargs, tree, placeholders, name)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import TraceError
-from tracer.tracing.reads import GENERATORS, Found, is_plain, reads
+from tracer.tracing.reads import GENERATORS, Found, is_plain, reads, same
 
 _GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)
 
@@ -84,11 +84,6 @@ class _Assignment:
 
     def __call__(self) -> None:
         exec(self._code, self._scope)
-
-
-def same(x: Any, y: Any) -> bool:
-    """Whether plain values are equal: 1, True and 1.0 are three."""
-    return x is y or (type(x) is type(y) and repr(x) == repr(y))
 
 
 _DRAWN = (
