@@ -1,6 +1,6 @@
 """Parts of an array replaced: what a view of it shows, as a new array.
 
-The operators here are to views what assignment is to reading: a slice and a diagonal have one each.
+The operators here are to views what assignment is to reading: a slice, one index of an axis and a diagonal have one each.
 What they replace lies apart, so the order of writing does not matter. Replacing elements at
 computed indices is in `indexing.py`.
 """
@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from ops import dims, rules
-from ops.compute import Replacement
-from ops.errors import DTypeError, ShapeError
+from ops.compute import Attributes, Replacement, Strided, View
+from ops.errors import BoundsError, DTypeError, ShapeError
+from ops.indexing import checked
 from ops.operator import Application, ErrorSample, Input, Ints, Sample, Sizes, operator
 from ops.slicing import END, extents, slice_layout, slice_onnx, slice_type
 from ops.triangular import diagonal_layout, diagonal_onnx, diagonal_type
-from ops.types import Type, short
+from ops.types import Type, normalize_axis, short
 
 Array = np.ndarray[Any, Any]
 
@@ -131,6 +132,120 @@ def slice_scatter(
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         chosen[axis % x.ndim] = slice(int(start), int(end), step)
     result[tuple(chosen)] = src
+    return result
+
+
+# ---- one index of an axis ------------------------------------------------------------------------
+
+
+def _select_type(x: Type, *, axis: int, index: int) -> Type:
+    axis = normalize_axis(axis, x.rank)
+    size = x.shape[axis]
+    if isinstance(size, int) and not -size <= index < size:
+        possible = f"possible: {-size} to {size - 1}" if size else "the axis has no elements"
+        raise BoundsError(
+            f"index {index} is out of range for axis {axis} of {short(x)}; {possible}"
+        )
+    return Type(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :]), x.weak)
+
+
+def _select_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -> Strided:
+    axis, index = normalize_axis(attrs["axis"], len(layout.shape)), attrs["index"]
+    strides, size = layout.strides, layout.shape[axis]
+    place = index + size if index < 0 else index
+    offset = layout.offset + (0 if 0 in shape else place * strides[axis])
+    return Strided(shape, (*strides[:axis], *strides[axis + 1 :]), offset)
+
+
+def _place(x: Array, axis: int, index: int) -> tuple[Any, ...]:
+    """The same as NumPy's subscript; with an ellipsis NumPy gives an array of no axes too, in x's memory."""
+    axis = axis % x.ndim
+    place = int(checked(np.array(index), x.shape[axis], axis))
+    return (*[slice(None)] * axis, place, ...)
+
+
+def _select_vjp(g: Any, n: Application) -> Any:
+    """dy between zeros."""
+    shape, index = n.x.type.shape, n.attrs.index
+    axis = normalize_axis(n.attrs.axis, len(shape))
+    before = index + shape[axis] if index < 0 else index
+    line = g.reshape(n.dy, (*shape[:axis], 1, *shape[axis + 1 :]))
+    zeros = [0] * len(shape)
+    pads = [*zeros, *zeros]
+    pads[axis], pads[len(shape) + axis] = before, shape[axis] - before - 1
+    return (g.Pad(line, pads=tuple(pads)),)
+
+
+_LAST = {"axis": -1, "index": -1}
+
+
+@operator(
+    "Select",
+    type_rule=_select_type,
+    compute=View(_select_layout),
+    vjp=_select_vjp,
+    onnx=lambda g, n: g.op("Gather", n.x, g.scalar(n.attrs.index), axis=n.attrs.axis),
+    samples=(
+        Sample((Input((3, 4)),), {"axis": 0, "index": 2}),
+        Sample((Input((2, 3, 4)),), {"axis": 1, "index": -3}),
+        Sample((Input((3,)),), _LAST),
+        Sample((Input((0, 3)),), {"axis": 1, "index": 0}),
+        Sample((Input((4, 6), layout="strided"),), _LAST),
+    ),
+    errors=(
+        ErrorSample((_X,), BoundsError, "index 5 is out of range", {"axis": 0, "index": 5}),
+        ErrorSample((_X,), ShapeError, "out of range", {"axis": 2, "index": 0}),
+        ErrorSample((Type("int8", (0,)),), BoundsError, "has no elements", _LAST),
+    ),
+)
+def select(x: Array, *, axis: int, index: int) -> Array:
+    """The elements at one index of an axis, without the axis; negative ones count from the end.
+
+    Raises `BoundsError` for an index out of range.
+    """
+    return np.asarray(x[_place(x, axis, index)])
+
+
+def _select_scatter_type(x: Type, src: Type, *, axis: int, index: int) -> Type:
+    return _replaced(x, _select_type(x, axis=axis, index=index), src)
+
+
+def _select_scatter_onnx(g: Any, n: Application) -> Any:
+    """Elements scattered along the axis, all to one index."""
+    x, src = n.inputs
+    shape, axis = x.type.shape, normalize_axis(n.attrs.axis, x.type.rank)
+    line = (*shape[:axis], 1, *shape[axis + 1 :])
+    places = g.op("Expand", g.scalar(n.attrs.index), g.shape(line))
+    values = g.op("Reshape", src, g.shape(line), allowzero=1)
+    return g.op("ScatterElements", x, places, values, axis=axis)
+
+
+@operator(
+    "SelectScatter",
+    type_rule=_select_scatter_type,
+    compute=Replacement(_select_layout),
+    vjp=lambda g, n: _vjp(g, n, "SelectScatter", "Select"),
+    onnx=_select_scatter_onnx,
+    samples=(
+        Sample((Input((3, 4)), Input((4,))), {"axis": 0, "index": 2}, dtypes=WIDTHS),
+        Sample((Input((2, 3, 4)), Input((2, 4))), {"axis": 1, "index": -3}),
+        Sample((Input((3,)), Input(())), _LAST),
+        Sample((Input((0, 3)), Input((0,))), {"axis": 1, "index": 0}),
+    ),
+    errors=(
+        ErrorSample((_X, Type("float32", (5,))), ShapeError, "but src is", {"axis": 0, "index": 0}),
+        ErrorSample(
+            (_X, Type("float32", (7,))), BoundsError, "out of range", {"axis": 0, "index": -6}
+        ),
+        ErrorSample(
+            (_X, Type("int32", (7,))), DTypeError, "one element type", {"axis": 0, "index": 0}
+        ),
+    ),
+)
+def select_scatter(x: Array, src: Array, *, axis: int, index: int) -> Array:
+    """x with src in the place of what Select takes with the same attributes."""
+    result = np.array(x, order="C")
+    result[_place(x, axis, index)] = src
     return result
 
 

@@ -181,6 +181,17 @@ def _view_or_scatter(d: Drawer, op: Operator, x: Value, view: str, attrs: dict[s
     d.emit(op.name, [x, src], attrs)
 
 
+@_recipe("Select", "SelectScatter")
+def _select(d: Drawer, op: Operator) -> None:
+    x = d.operand(d.dtype(op), 1)
+    axis = d.axis(x.type.rank)
+    size = int(x.type.shape[axis])
+    if size:
+        _view_or_scatter(
+            d, op, x, "Select", {"axis": axis, "index": d.choices.between(-size, size - 1)}
+        )
+
+
 @_recipe("Pad")
 def _pad(d: Drawer, op: Operator) -> None:
     x = d.operand(d.dtype(op), 1)

@@ -231,6 +231,8 @@ LINEAR = [
     "ScatterAdd",
     "IndexCopy",
     "ScatterElements",
+    "Select",
+    "SelectScatter",
     "SliceScatter",
     "DiagonalScatter",
     "ReduceSum",
@@ -273,6 +275,7 @@ def test_gradient_is_the_adjoint(name: str, rng: np.random.Generator) -> None:
         ("Tile", {"repeats": (2, 3)}),
         ("Repeat", {"repeats": 2, "axis": 1}),
         ("Diagonal", {"offset": 1}),
+        ("Select", {"axis": 1, "index": -2}),
         ("Slice", {"starts": (1, -1), "ends": (-1, -END - 1), "axes": (0, 1), "steps": (2, -3)}),
     ],
 )

@@ -371,6 +371,36 @@ def test_updated_with_symbolic_sizes() -> None:
             np.testing.assert_array_equal(found, expected, err_msg=str(key))
 
 
+CHANGES = {
+    "row": lambda y: y.__setitem__(-1, 4),
+    "row in place": lambda y: y[-1].add_(4),
+    "column": lambda y: y.__setitem__((slice(None), 0), y[:, 0] + 5),
+    "column of columns": lambda y: y[:, 1:3][:, 0].sub_(5),
+    "rows": lambda y: y[1:].mul_(2),
+    "transposed": lambda y: y.T[0].add_(4),
+    "every other": lambda y: y.reshape(-1)[::2].add_(4),
+    "diagonal": lambda y: y.diagonal().add_(4),
+    "element": lambda y: y[1, -2].fill_(9),
+    "new axis": lambda y: y[None, 0, ::-1].neg_(),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_of_views_with_symbolic_sizes(name: str) -> None:
+    recorder = Recorder("f")
+    with recording(recorder):
+        x = recorder.builder.input(Type("float64", (Dim.symbol("n"), 5)))
+        y = Tensor.of_value(x, recorder) * 1
+        CHANGES[name](y)
+        graph = recorder.builder.build([recorder.value_of(y)])
+    for rows in (3, 4):
+        array = np.arange(5.0 * rows).reshape(rows, 5)
+        expected = tracer.tensor(array)
+        CHANGES[name](expected)
+        assert not np.array_equal(expected.numpy(), array)
+        np.testing.assert_array_equal(interpret(graph, [array])[0], expected.numpy())
+
+
 def test_counts_of_masks_are_checked_before_anything_is_written() -> None:
     state = tracer.zeros(4)
 
@@ -448,6 +478,7 @@ VIEWS = {
     "broadcast_to": lambda t: tracer.broadcast_to(t, (3, 2, 3, 4)),
     "slices": lambda t: t[:, ::-2, 1:],
     "integers": lambda t: t[1, :, 0],
+    "one element": lambda t: t[1, 2, -3],
     "new axes": lambda t: t[None, ...],
     "everything": lambda t: t[...],
     "split": lambda t: tracer.split(t, 2, axis=2)[1],
@@ -495,6 +526,6 @@ def test_copies_do_not(name: str) -> None:
 
 def test_which_operators_are_views() -> None:
     assert {op.name for op in TABLE.values() if op.is_view} == {
-        "Diagonal", "Expand", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
+        "Diagonal", "Expand", "Flatten", "Reshape", "Select", "Slice", "Split", "Squeeze", "Transpose",
         "Unsqueeze",
     }  # fmt: skip

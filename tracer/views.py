@@ -101,7 +101,13 @@ def link(x: Tensor, y: Tensor, op: Operator, attrs: Attributes, number: int) -> 
                 return False  # other elements lie between: eager code copies as well
         else:
             layout = None
-            if compute.keeps_order and previous is not None and not _keeps_order(previous):
+            before = x.type if previous is None else previous.type
+            if (
+                compute.keeps_order
+                and previous is not None
+                and not _keeps_order(previous)
+                and _without_ones(before) != _without_ones(type_)
+            ):
                 return False  # of symbolic sizes: not known to be a view
         previous = View(base, previous, step_op, step_attrs, type_, layout)
     y._view = previous
@@ -130,6 +136,11 @@ def _row_major(type_: Type) -> Strided | None:
 
 def _is_symbolic(type_: Type) -> bool:
     return any(isinstance(d, Dim) for d in type_.shape)
+
+
+def _without_ones(type_: Type) -> list[int | Dim]:
+    """The axes that matter to where elements lie."""
+    return [d for d in type_.shape if isinstance(d, Dim) or d != 1]
 
 
 def _keeps_order(view: View) -> bool:
@@ -271,7 +282,11 @@ class _HistoryBuilder(RuleBuilder):
 
 
 HISTORY = _HistoryBuilder()
-_SCATTERS = {"Slice": "SliceScatter", "Diagonal": "DiagonalScatter"}
+_SCATTERS = {
+    "Slice": "SliceScatter",
+    "Select": "SelectScatter",
+    "Diagonal": "DiagonalScatter",
+}
 _WHOLE: dict[str, Any] = {"starts": (), "ends": (), "axes": (), "steps": ()}
 
 

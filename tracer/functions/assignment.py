@@ -12,10 +12,7 @@ from typing import Any
 import numpy as np
 
 from ops import dims
-from ops.dims import Dim
 from ops.errors import BoundsError, DTypeError, ShapeError
-from ops.operator import lookup
-from ops.slicing import END
 from ops.types import broadcast_shapes, short
 from tracer.dispatch import BUILDER, apply
 from tracer.functions.applying import strong
@@ -28,13 +25,13 @@ from tracer.functions.subscripts import (
     Item,
     Items,
     Mask,
-    bounds_of,
     common_shape,
     first_of,
     get_item,
     indices_of,
     items_of,
     parts_of,
+    slices_of,
 )
 from tracer.modes import MODES
 from tracer.tensor import Tensor
@@ -70,73 +67,47 @@ def value_for(x: Tensor, value: Any) -> Tensor:
 
 def _written(x: Tensor, items: Items, value: Tensor, add: bool) -> Tensor:
     """Slices and integers are one part; with index arrays, these write into the part of the slices."""
-    if not any(_is_index(x, item) for item in items):
+    if not any(isinstance(item.what, Tensor) for item in items):
         return _put(x, items, value, add)
     places, indices = indices_of(x, items)
     apart = items.apart(places)
     return _inside(x, items, lambda part: _put_at(part, places, indices, apart, value, add))
 
 
-def _is_index(x: Tensor, item: Item) -> bool:
-    """Whether an item selects by elements: of a symbolic axis, an integer does."""
-    if isinstance(item.what, Tensor):
-        return True
-    return (
-        isinstance(item.what, int)
-        and item.axis is not None
-        and isinstance(x.type.shape[item.axis], Dim)
-    )
-
-
 # ---- parts ---------------------------------------------------------------------------------------
-
-
-def _slices(items: Sequence[Item]) -> dict[str, tuple[Any, ...]]:
-    """The attributes of Slice for the slices and integers of a subscript."""
-    starts, ends, axes, steps = [], [], [], []
-    for item in items:
-        part = item.what
-        if item.axis is None or (isinstance(part, slice) and part == slice(None)):
-            continue
-        start, end, step = (part, part + 1 or END, 1) if isinstance(part, int) else bounds_of(part)
-        starts.append(start)
-        ends.append(end)
-        axes.append(item.axis)
-        steps.append(step)
-    return {
-        "starts": tuple(starts),
-        "ends": tuple(ends),
-        "axes": tuple(axes),
-        "steps": tuple(steps),
-    }
 
 
 def _put(x: Tensor, items: Sequence[Item], value: Tensor, add: bool) -> Tensor:
     """x with a part of slices and integers replaced."""
-    attrs = _slices(items)
-    op = lookup("Slice")
-    (kept,) = op.infer([x.type], op.normalize(attrs))
-    hole = tuple(
-        1 if item.axis is None else kept.shape[item.axis]
-        for item in items
-        if not isinstance(item.what, int)
-    )
-    filled = BUILDER.reshape(_filled(x, value, hole), kept.shape)
-    if add:
-        filled = apply("Add", apply("Slice", x, **attrs), filled)
-    result: Tensor = apply("SliceScatter", x, filled, **attrs)
-    return result
+    single = [(k, item.what) for k, item in enumerate(items) if isinstance(item.what, int)]
+
+    def change(part: Tensor) -> Tensor:
+        whole = [part]
+        for axis, index in reversed(single):
+            whole.append(apply("Select", whole[-1], axis=axis, index=index))
+        old = whole.pop()
+        new = _filled(x, value, old.type.shape)
+        if add:
+            new = apply("Add", old, new)
+        for axis, index in single:
+            new = apply("SelectScatter", whole.pop(), new, axis=axis, index=index)
+        return new
+
+    return _inside(x, items, change, not single)
 
 
-def _inside(x: Tensor, items: Sequence[Item], change: Any) -> Tensor:
-    """x with the part that its slices show, new axes among its own, replaced by what `change` gives of it."""
-    attrs = _slices([item for item in items if isinstance(item.what, slice)])
+def _inside(x: Tensor, items: Sequence[Item], change: Any, other: bool = False) -> Tensor:
+    """x with the part that its slices show, new axes among its own, replaced by what `change` gives of it.
+
+    `other`: that is a value of somebody else's.
+    """
+    attrs = slices_of(items)
     part = apply("Slice", x, **attrs) if attrs["axes"] else x
     new = tuple(k for k, item in enumerate(items) if item.axis is None)
     result = change(apply("Unsqueeze", part, axes=new) if new else part)
     if new:
         result = apply("Squeeze", result, axes=new)
-    if attrs["axes"]:
+    if attrs["axes"] or other:
         result = apply("SliceScatter", x, result, **attrs)
     assert isinstance(result, Tensor)
     return result

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ops.errors import BoundsError
 from ops.operator import lookup
-from ops.types import normalize_axis, short
 from tracer.dispatch import apply
 from tracer.functions.applying import strong
 from tracer.functions.creation import as_tensor
@@ -46,17 +44,10 @@ def slice_scatter(
 def select_scatter(x: Any, src: Any, /, axis: int, index: int) -> Tensor:
     """x with src in the place of one index of an axis: its shape is x's without that axis."""
     x = strong(as_tensor(x))
-    place = normalize_axis(axis, x.ndim)
-    size = x.type.shape[place]
-    if isinstance(size, int) and not -size <= index < size:
-        raise BoundsError(
-            f"index {index} is out of range for axis {place} of {short(x.type)}; "
-            f"possible: {-size} to {size - 1}"
-        )
-    rest = (*x.type.shape[:place], *x.type.shape[place + 1 :])
-    line = apply("Unsqueeze", same_type(x, src, rest), axes=(place,))
-    end = None if index == -1 else index + 1
-    return slice_scatter(x, line, place, index, end)
+    attrs = {"axis": axis, "index": index}
+    value = same_type(x, src, _part(x, "Select", attrs))
+    result: Tensor = apply("SelectScatter", x, value, **attrs)
+    return result
 
 
 @public

@@ -208,43 +208,27 @@ def get_item(x: Tensor, key: Any, size: Size | None = None) -> Tensor:
 
 def _sliced(x: Tensor, items: Sequence[Item]) -> tuple[Tensor, set[int | None]]:
     """x with its slices and integers taken; the axes that integers took away."""
-    result = x
-    starts, ends, steps, axes, single, symbolic = [], [], [], [], [], []
-    for item in items:
-        if item.axis is None:
-            continue
-        if isinstance(item.what, int):
-            if isinstance(x.type.shape[item.axis], Dim):
-                symbolic.append(item)
-                continue
-            start, end, step = item.what, item.what + 1 or END, 1
-            single.append(item.axis)
-        elif item.what == slice(None):
-            continue
-        else:
-            start, end, step = bounds_of(item.what)
-        starts.append(start)
-        ends.append(end)
-        steps.append(step)
-        axes.append(item.axis)
-    if axes:
-        result = apply(
-            "Slice",
-            result,
-            starts=tuple(starts),
-            ends=tuple(ends),
-            axes=tuple(axes),
-            steps=tuple(steps),
-        )
-    for item in reversed(symbolic):  # whether the index is in range is seen when the program runs
-        result = apply("Gather", result, fresh(np.asarray(item.what, np.int64)), axis=item.axis)
-    gone = {item.axis for item in symbolic}
-    left = tuple(axis - sum(g < axis for g in gone if g is not None) for axis in single)
-    if left:
-        result = apply("Squeeze", result, axes=left)
+    slices = [item for item in items if item.axis is not None and not isinstance(item.what, int)]
+    attrs = slices_of(slices)
+    result = apply("Slice", x, **attrs) if attrs["axes"] else x
+    single = {item.axis: item.what for item in items if isinstance(item.what, int)}
+    for axis in sorted(single, reverse=True):  # type: ignore[type-var]
+        result = apply("Select", result, axis=axis, index=single[axis])
     if result is x:
         result = apply("Reshape", x, shape=x.type.shape)
-    return result, gone | set(single)
+    return result, set(single)
+
+
+def slices_of(items: Sequence[Item]) -> dict[str, tuple[Any, ...]]:
+    """The attributes of Slice for the slices of a subscript."""
+    wanted = [item for item in items if isinstance(item.what, slice) and item.what != slice(None)]
+    bounds = [bounds_of(item.what) for item in wanted]
+    return {
+        "starts": tuple(b[0] for b in bounds),
+        "ends": tuple(b[1] for b in bounds),
+        "axes": tuple(item.axis for item in wanted),
+        "steps": tuple(b[2] for b in bounds),
+    }
 
 
 def _gathered(x: Tensor, items: Items) -> Tensor:
