@@ -447,10 +447,10 @@ def test_export_needs_symbolic() -> None:
         ),
         symbolic=lambda g, x: g.op("Softplus", x),
     )
-    def softplus(x):
+    def exported(x):
         return math.log1p(math.exp(x))
 
-    model = tracer.onnx.export(trace(tracer.value_and_grad(lambda x: softplus(x).sum())), (X,))
+    model = tracer.onnx.export(trace(tracer.value_and_grad(lambda x: exported(x).sum())), (X,))
     onnx.checker.check_model(model, full_check=True)
     assert {"Softplus", "Sigmoid"} <= {n.op_type for n in model.graph.node}
     session = onnxruntime.InferenceSession(model.SerializeToString())
