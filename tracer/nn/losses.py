@@ -333,7 +333,8 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-(y*log(p) + (1-y)*log(1-p)) of probabilities p.
 
-    Logarithms are at least -100; where that limit holds, the gradient is 0.
+    Logarithms are at least -100; where that limit holds, the gradient is 0. What has weight 0
+    counts for nothing, though its loss be infinite or NaN.
 
     `binary_cross_entropy_with_logits` is the accurate way from logits.
     """
@@ -365,7 +366,7 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """Binary cross-entropy of sigmoid(input), accurate for logits of any size.
 
-    `pos_weight`: a factor for targets of 1.
+    `pos_weight`: a factor for targets of 1. What has weight 0 counts for nothing.
     """
     _check_reduction(reduction)
     x, y = _pair("binary_cross_entropy_with_logits", input, target)
@@ -378,4 +379,4 @@ def binary_cross_entropy_with_logits(
 
 
 def _weighted(losses: Tensor, weight: Any) -> Tensor:
-    return losses if weight is None else arithmetic.multiply(losses, weight)
+    return losses if weight is None else _counted(*prepare(losses, weight, floating=True))
