@@ -468,6 +468,18 @@ def test_an_argument_changed_in_place_is_refused_under_backward_hooks() -> None:
         module(leaf(1) * 1)
 
 
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+def test_backward_hooks_of_a_module_that_gives_back_its_argument(traced: bool) -> None:
+    module = nn.Identity()
+    module.register_full_backward_hook(lambda m, gi, go: (gi[0] * 2,))
+    module.register_forward_hook(lambda m, args, out: (out, out[:1]))
+    f = trace(lambda x: module(x)) if traced else module
+    x = leaf(1, 2)
+    whole, part = f(x)
+    (whole.sum() + 3 * part.sum()).backward()
+    equal(x.grad, 8, 2)
+
+
 def test_a_traced_step_heeds_hooks_of_modules() -> None:
     model = nn.Sequential(Scaled(), nn.Tanh())
     x = leaf(0, 0)

@@ -19,6 +19,7 @@ from tracer.dispatch import Unsaved, located
 from tracer.modes import MODES
 from tracer.source import here
 from tracer.tensor import Tensor
+from tracer.views import frozen
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -233,9 +234,9 @@ class _Side:
         ]
         tensors = [x for x, t in zip(leaves, self.types, strict=True) if t is not None]
         self.node = Passage(tensors, label) if tensors else None
-        self.passed = [x.detach() for x in tensors]
+        self.passed = [frozen(x) for x in tensors]
         for number, x in enumerate(self.passed):
-            x._requires_grad, x.grad_fn, x.output_number = True, self.node, number
+            x._requires_grad, x._grad_fn, x.output_number = True, self.node, number
         passed = iter(self.passed)
         self.leaves = [
             x if t is None else next(passed) for x, t in zip(leaves, self.types, strict=True)
