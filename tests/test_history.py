@@ -266,3 +266,32 @@ def test_a_module_used_in_no_grad_leaves_nothing_to_go_back() -> None:
     assert out.grad_fn is None and out.is_leaf
     with pytest.raises(tracer.GradError, match="computed under no_grad"):
         out.sum().backward()
+
+
+def own_history(x: Any, w: Any) -> Any:
+    return x.detach().mul_(w)
+
+
+def changed_argument(x: Any, w: Any) -> Any:
+    y = x[0:1]
+    y.mul_(w[0])
+    return y
+
+
+def becomes_a_leaf(x: Any, w: Any) -> Any:
+    x.requires_grad_()
+    return x * x * w
+
+
+@pytest.mark.parametrize("function", [own_history, changed_argument, becomes_a_leaf])
+def test_arguments_that_required_no_gradient_before(function: Any) -> None:
+    """Their history begins inside a traced function as it does outside."""
+    found = []
+    for f in (function, trace(function)):
+        x, w = tracer.tensor([1.0, 2.0]), leaf(3, 4)
+        y = f(x, w)
+        (y * y).sum().backward()
+        assert w.grad is not None
+        seen = [y, x, w.grad, *([] if x.grad is None else [x.grad])]
+        found.append([np.asarray(t.detach()).tolist() for t in seen] + [x.requires_grad, x.is_leaf])
+    assert found[0] == found[1]

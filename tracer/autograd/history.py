@@ -322,7 +322,8 @@ class CompiledNode(Node):
         self.origin = here()
         self.types = tuple(y.type for y in outputs)
         self.needs = (True,) * len(sources)
-        self.edges = tuple(map(edge_of, sources))
+        # one that requires a gradient only since the trace is a leaf of it: it is given its flag when the program has run
+        self.edges = tuple(x if (edge := edge_of(x)) is None else edge for x in sources)
         self.inputs = tuple(Unsaved(x.type) for x in sources)
         self.outputs, self.states, self.released, self.hooks = (), (), False, None
 

@@ -261,7 +261,15 @@ class Entry:
             base = results[alias.base]
         else:
             base = as_input(leaves[alias.base]) if alias.kind == "argument" else alias.base
-        results[number] = alias.of(base)
+        old, new = results[number], alias.of(base)
+        if old._grad_fn is not None and any(step.op is None for step in alias.steps):
+            # detached from the base, it has got a history of its own
+            new._requires_grad, new._grad_fn, new.output_number = (
+                True,
+                old._grad_fn,
+                old.output_number,
+            )
+        results[number] = new
 
     def _attach(self, results: list[Any], number: int, inputs: list[Any]) -> None:
         recorded = self.recorded

@@ -18,7 +18,7 @@ from tracer.calls import Applied, fold
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Node, Value
 from tracer.modes import MODES, Flag, Untracked
-from tracer.recording import Capture, Holder, Recorder, ScalarCapture, recording
+from tracer.recording import Capture, Flags, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
 from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.arrays import NamedArrays
@@ -104,7 +104,8 @@ def record(
     placeholders: list[Any] = []
     originals: dict[int, Value] = {}
     dynamic: list[int] = []
-    sources: dict[int, Tensor] = {}  # what the gradient of an argument is taken by
+    # what the gradient of an argument is taken by, and what it came with: the trace may change its flag and its elements
+    sources: dict[int, tuple[Tensor, Flags]] = {}
     for number, (leaf, x) in enumerate(zip(signature, leaves, strict=True)):
         if leaf.type is None:
             placeholders.append(placeholders[leaf.value] if leaf.kind == "alias" else x)
@@ -116,7 +117,7 @@ def record(
         if has_history(leaf):  # as it comes in: the placeholder may be changed in place
             placeholder._grad_fn = Outside(x, number)
             source = as_outside(placeholder, recorder)
-        sources[number] = source
+        sources[number] = source, Flags(source)
         if leaf.kind == "float":
             recorder.numbers[value] = number
         elif leaf.kind == "tensor":
@@ -216,7 +217,7 @@ def _finish(
     originals: dict[int, Value],
     dynamic: list[int],
     leaves: Sequence[Any],
-    sources: dict[int, Tensor],
+    sources: dict[int, tuple[Tensor, Flags]],
 ) -> Recorded:
     changed = [k for k in dynamic if placeholders[k]._value is not originals[k]]
     # a number that changed is another number: only what has memory changes in place
@@ -390,7 +391,7 @@ def _add_backward(
     recorded: Recorded,
     live: list[tuple[int, Tensor]],
     values: list[Value],
-    sources: dict[int, Tensor],
+    sources: dict[int, tuple[Tensor, Flags]],
     dynamic: list[int],
 ) -> None:
     """For results and changed state whose gradients may be asked for later: the graph from their cotangents to those of the
@@ -399,10 +400,12 @@ def _add_backward(
 
     objects = [None if c.is_grad else c.object for c in recorded.captures]
     base = len(recorded.captures) + len(recorded.scalars)
-    given = [(k, t) for k, t in enumerate(objects) if isinstance(t, Tensor)]
-    given += [(base + k, sources[leaf]) for k, leaf in enumerate(dynamic)]
+    given = [(k, t, recorder.came_with(t)) for k, t in enumerate(objects) if isinstance(t, Tensor)]
+    given += [(base + k, *sources[leaf]) for k, leaf in enumerate(dynamic)]
     candidates = [
-        (k, as_outside(t, recorder)) for k, t in given if recorder.came_with(t).flag is True
+        (k, as_outside(t, recorder) if came.flag is True else t)
+        for k, t, came in given
+        if came.flag is True or (t._requires_grad is True and t._grad_fn is None)
     ]
     forward_count = len(recorder.builder.nodes)
     cotangents = [Tensor.of_value(Value(t.type.strong()), recorder) for _, t in live]
