@@ -826,6 +826,10 @@ def test_symbolic_says_what_it_is_in_onnx() -> None:
     model = model_of(f, X[None], dynamic_shapes={"x": {0: "n"}})
     assert nodes_of(model) == ["com.microsoft::QuickGelu", "Mul"]
     assert [(i.domain, i.version) for i in model.opset_import][1:] == [("com.microsoft", 1)]
+    assert model_of(f, X[None], custom_opsets={"com.microsoft": 2}).opset_import[1].version == 2
+    for wrong in ({"": 3}, {"my": 0}, {"my": "1"}):
+        with pytest.raises(tracer.ExportError, match="custom_opsets"):
+            model_of(f, X[None], custom_opsets=wrong)
     more = np.stack([X, X + 1])
     near(run(model, more)[0], np.asarray(f(more)))
 

@@ -76,6 +76,7 @@ def export_graph(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     initializers: Mapping[str, Any] | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
 ) -> ModelProto:
     """The graph as an ONNX model.
 
@@ -85,6 +86,7 @@ def export_graph(
         input_names: Names of the inputs, instead of the graph's own.
         output_names: Names of the results, instead of those in the graph's text.
         initializers: Values of inputs, by name, that become part of the model.
+        custom_opsets: Versions of other domains that the graph's own operators name, 1 unless given.
 
     Raises:
         ExportError: An operator has no ONNX form, or the names or values do not fit; the message
@@ -105,7 +107,19 @@ def export_graph(
         input_names=input_names,
         output_names=output_names,
         initializers=initializers,
+        custom_opsets=_checked_opsets(custom_opsets),
     )
+
+
+def _checked_opsets(given: Mapping[str, int] | None) -> dict[str, int]:
+    for domain, version in (given or {}).items():
+        if domain in ("", "onnx", "ai.onnx"):
+            raise ExportError("custom_opsets is for other domains; for ONNX's own: opset_version")
+        if not isinstance(domain, str) or not isinstance(version, int) or version < 1:
+            raise ExportError(
+                f"custom_opsets gives versions by domain, got {domain!r}: {version!r}"
+            )
+    return dict(given or {})
 
 
 def export(
@@ -120,8 +134,9 @@ def export(
     dynamic_axes: Any = None,
     opset_version: int | None = None,
     export_params: bool = True,
+    custom_opsets: Mapping[str, int] | None = None,
 ) -> ModelProto:
-    """Write a target as an ONNX model, in standard operators only.
+    """Write a target as an ONNX model, in standard operators and those that its own functions name.
 
     Args:
         target: A graph.
@@ -134,6 +149,8 @@ def export(
         dynamic_axes: The same under its older name.
         opset_version: Version of ONNX's operator set, 17 to 23; 21 unless given.
         export_params: Make parameters part of the model; otherwise they are inputs.
+        custom_opsets: Versions of other domains than ONNX's, which only custom functions name; 1
+            unless given.
 
     Returns:
         The model.
@@ -156,6 +173,7 @@ def export(
         opset=DEFAULT_OPSET if opset_version is None else opset_version,
         output_names=results,
         initializers=initial,
+        custom_opsets=custom_opsets,
     )
     if verbose:
         print(to_text(graph, output_names=results or ()), end="")

@@ -45,6 +45,7 @@ class OnnxBuilder(RuleBuilder):
         self.origin: Origin = NOWHERE
         self.detours = 0  # how many casts around nodes were needed
         self.sizes: Sizes | None = None
+        self.custom_opsets: dict[str, int] = {}  # versions of other domains
         self.export_block: Callable[[Any, Sequence[OnnxValue]], Subgraph] | None = None
 
     # ---- nodes -----------------------------------------------------------------------------------

@@ -34,9 +34,11 @@ def export_graph(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     initializers: Mapping[str, Any] | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
     """The graph as a model. See `tracer.onnx.export_graph`."""
     exporter = _Exporter(expand(graph), opset, input_names, output_names, initializers or {})
+    exporter.g.custom_opsets = dict(custom_opsets or {})
     return exporter.run()
 
 

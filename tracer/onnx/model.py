@@ -46,7 +46,7 @@ def build_model(
     model = ModelProto(ir_version=ir_version, producer_name="tracer")
     model.opset_import.append(onnx.helper.make_opsetid("", g.opset))
     for domain in sorted(_domains(nodes) - {""}):
-        model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
+        model.opset_import.append(onnx.helper.make_opsetid(domain, g.custom_opsets.get(domain, 1)))
     graph = model.graph
     graph.name = name or "graph"
     writer = _Writer(g.opset, ir_version >= _METADATA_SINCE_IR)
