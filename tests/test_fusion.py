@@ -223,6 +223,40 @@ def test_another_number_is_no_other_kernel() -> None:
     assert "# -1.7" in text and "# 3.0" in text
 
 
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda m, x, k: tracer.where(m, x.T, x[0, 0]),
+        lambda m, x, k: tracer.take(x, k, axis=0),
+        lambda m, x, k: tracer.pad(tracer.where(m, x, x.T), ((1, 2), (0, 1)), "edge"),
+        lambda m, x, k: tracer.index_add(tracer.where(m, x, 0), k, x, 0),
+    ],
+)
+def test_element_types_of_one_size_share_kernels_that_move_or_add(move: Any) -> None:
+    mask, places = np.arange(16).reshape(4, 4) % 3 == 0, np.array([3, 0, 0, 2])
+    before = None
+    for dtype in ("uint32", "int32"):
+        x = np.arange(16).astype(dtype).reshape(4, 4)
+        traced = trace(lambda m, x, k: move(m, x, k))
+        np.testing.assert_array_equal(traced(mask, x, places), move(mask, tracer.tensor(x), places))
+        if before is not None:
+            after = statistics()
+            assert (after.compiled, after.disk_hits) == (before.compiled, before.disk_hits)
+        before = statistics()
+
+
+def test_what_is_moved_keeps_its_bits() -> None:
+    """NaNs of every kind, in kernels that also compute; half types are not widened on the way."""
+    patterns = np.array([0x7FA00001, 0xFFC12345, 0x7F800000, 0x80000000, 1], np.uint32)
+    x, m = patterns.view(np.float32), np.array([True, False, True, True, False])
+    for dtype, bits in (("float32", patterns), ("float16", (patterns >> 16).astype(np.uint16))):
+        x = bits.view(dtype)
+        moved, less = trace(lambda m, x, y: (tracer.where(m, x, y), y < 1))(m, x, x[::-1].copy())
+        wanted = np.where(m, bits, bits[::-1])
+        np.testing.assert_array_equal(moved.array.view(bits.dtype), wanted)
+        np.testing.assert_array_equal(less, x[::-1] < 1)
+
+
 # ---- no Python between kernels -------------------------------------------------------------------
 def test_a_program_of_a_hundred_kernels_is_one_call() -> None:
     """100 kernels, no two of which can be one: each sums everything that the one before has made."""
