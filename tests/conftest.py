@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -27,6 +28,7 @@ GOLDEN = ROOT / "tests" / "golden"
 KERNEL_LIMIT = 1500
 
 NOTES = pytest.StashKey[list[str]]()  # lines that tests want printed
+BY_FILE = pytest.StashKey[Counter[str]]()  # kernels compiled by the tests of each file
 
 # Hypothesis: the same examples in every ordinary run, so that a red run is red again; `make fuzz`
 # goes looking, for about a quarter of an hour on two cores unless EXAMPLES says otherwise.
@@ -84,6 +86,15 @@ def kernels_compiled() -> int:
     return kernels.statistics().compiled if kernels else 0
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Count the kernels that each file's tests compile."""
+    before = kernels_compiled()
+    result = yield
+    item.config.stash.setdefault(BY_FILE, Counter())[item.path.name] += kernels_compiled() - before
+    return result
+
+
 class KernelCount:
     """Sums the kernels that a run's processes compiled, prints it, fails the run over the limit.
 
@@ -92,6 +103,7 @@ class KernelCount:
 
     def __init__(self) -> None:
         self.compiled = 0
+        self.by_file: Counter[str] = Counter()
         self.notes: list[str] = []
 
     @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
@@ -99,11 +111,13 @@ class KernelCount:
         # Filled by pytest_sessionfinish below. A worker that died left none; its tests have failed.
         output = getattr(node, "workeroutput", {})
         self.compiled += output.get("kernels_compiled", 0)
+        self.by_file.update(output.get("by_file", {}))
         self.notes += output.get("notes", [])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.compiled += kernels_compiled()
+        self.by_file.update(session.config.stash.get(BY_FILE, {}))
         if self.compiled > KERNEL_LIMIT and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -117,11 +131,15 @@ class KernelCount:
             terminalreporter.write_line(f"FAILED {line}", red=True)
         else:
             terminalreporter.write_line(line)
+        most = [f"{name} {count}" for name, count in self.by_file.most_common(10) if count]
+        if fresh and len(most) > 1:
+            terminalreporter.write_line(f"most by {', '.join(most)}")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if is_worker(session.config):
         session.config.workeroutput["kernels_compiled"] = kernels_compiled()
+        session.config.workeroutput["by_file"] = dict(session.config.stash.get(BY_FILE, {}))
         session.config.workeroutput["notes"] = session.config.stash.get(NOTES, [])
 
 
