@@ -64,10 +64,9 @@ def cumulative_sum(x: Array, *, axis: int, exclusive: bool = False, reverse: boo
     rows = np.moveaxis(x, axis, -1)
     rows = rows[..., ::-1] if reverse else rows
     with np.errstate(all="ignore"):
-        sums = np.cumsum(rows.astype(accumulator(x.dtype)), axis=-1)
+        sums = np.cumsum(rows, axis=-1, dtype=accumulator(x.dtype))
     if exclusive:
-        before = np.zeros_like(sums)
-        before[..., 1:] = sums[..., :-1]
-        sums = before
+        sums[..., 1:] = sums[..., :-1].copy()
+        sums[..., :1] = 0
     sums = sums[..., ::-1] if reverse else sums
     return round_to(np.moveaxis(sums, -1, axis), x.dtype)

@@ -103,6 +103,7 @@ def main() -> None:
         "o": normal(4, 33),
     }
     compare(ks.SCATTER_ADD, Schedule("scatter"), arrays, {"p": 20, "r": 33})
+    compare(ks.scatter_rows("set"), Schedule("scatter"), arrays, {"p": 20, "r": 33})
     arrays = {"x": RNG.standard_normal(20)[::-1], "idx": RNG.integers(0, 4, 20), "o": np.zeros(4)}
     compare(ks.SCATTER_SCALARS, Schedule("scatter"), arrays, {"p": 20})
     arrays = {"x": normal(18, 7).T, "y": normal(7, 18), "o": normal(7, 18)}

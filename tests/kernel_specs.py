@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -203,15 +203,21 @@ GATHER = KernelSpec(
     ),
 )
 
-SCATTER_ADD = KernelSpec(
-    "scatter_add_rows",
-    (P, R),
-    (row_major("g"), Operand("idx", "int32", (1,)), row_major("o", "inout")),
-    (
-        Stage((), (load("j", "idx", "p"),)),
-        Stage(("r",), (load("a", "g", "p", "r"), Store("o", ("j", "r"), "a", "add"))),
-    ),
-)
+
+def scatter_rows(mode: Literal["add", "set"]) -> KernelSpec:
+    """Rows added or written in order where indices say."""
+    return KernelSpec(
+        f"scatter_{mode}_rows",
+        (P, R),
+        (row_major("g"), Operand("idx", "int32", (1,)), row_major("o", "inout")),
+        (
+            Stage((), (load("j", "idx", "p"),)),
+            Stage(("r",), (load("a", "g", "p", "r"), Store("o", ("j", "r"), "a", mode))),
+        ),
+    )
+
+
+SCATTER_ADD = scatter_rows("add")
 
 TRANSPOSED = KernelSpec(
     "transposed_add",

@@ -38,7 +38,7 @@ def test_simulator_gives_the_bits_of_the_cpu(run_python: RunPython) -> None:
         "from tests import cuda_worker; cuda_worker.main()",
         environment={"NUMBA_ENABLE_CUDASIM": "1"},
     )
-    assert done.stdout.count("equal bits") == 35, done.stdout
+    assert done.stdout.count("equal bits") == 36, done.stdout
 
 
 PTX = """
