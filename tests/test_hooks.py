@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -478,6 +480,23 @@ def test_backward_hooks_of_a_module_that_gives_back_its_argument(traced: bool) -
     whole, part = f(x)
     (whole.sum() + 3 * part.sum()).backward()
     equal(x.grad, 8, 2)
+
+
+def test_hooks_keep_nothing_alive() -> None:
+    module = Scaled()
+    module.register_full_backward_hook(lambda m, gi, go: None)
+    x = leaf(1, 2)
+    gc.disable()
+    try:
+        inner = x * 2
+        inner.register_hook(lambda g: g * 1)
+        out = module(inner)
+        out.retain_grad()
+        seen = [weakref.ref(t) for t in (inner, out)]
+        del inner, out
+        assert [reference() for reference in seen] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_a_traced_step_heeds_hooks_of_modules() -> None:

@@ -128,13 +128,14 @@ def call_with_hooks(
     try:
         for entry in list(hooks.before.values()):
             args, kwargs = _arguments(module, entry, args, kwargs)
-        passing = None
+        passing: _Passing | None = None
+        passed: list[Tensor] = []
         if MODES.grad_enabled and (hooks.gradients_out or hooks.gradients_in):
             passing = _Passing(module, hooks)
-            args = passing.enter(args)
+            args, passed = passing.enter(args)
+        marks = [_mark(x) for x in passed]
         result = module.forward(*args, **kwargs)
-        if passing is not None:
-            passing.refuse_changes()
+        _refuse_changes(passed, marks, module)
         for number, entry in list(hooks.after.items()):
             ran.add(number)
             result = _after(module, entry, args, kwargs, result)
@@ -225,22 +226,14 @@ class Passage(Node):
         return cotangents
 
 
+@dataclass(frozen=True, slots=True)
 class _Side:
-    """The Tensors on one side of a module that require gradients, among all leaves there."""
+    """Where Tensors enter or leave a module: the types of those that require gradients, None for other leaves.
 
-    def __init__(self, leaves: Sequence[Any], label: str) -> None:
-        self.types: list[Type | None] = [
-            x.type if isinstance(x, Tensor) and x.requires_grad else None for x in leaves
-        ]
-        tensors = [x for x, t in zip(leaves, self.types, strict=True) if t is not None]
-        self.node = Passage(tensors, label) if tensors else None
-        self.passed = [frozen(x) for x in tensors]
-        for number, x in enumerate(self.passed):
-            x._requires_grad, x._grad_fn, x.output_number = True, self.node, number
-        passed = iter(self.passed)
-        self.leaves = [
-            x if t is None else next(passed) for x, t in zip(leaves, self.types, strict=True)
-        ]
+    It does not hold the Tensors, whose history leads to it.
+    """
+
+    types: tuple[Type | None, ...]
 
     def all(self, gradients: Gradients) -> Gradients:
         """The gradients of the Tensors with None for the other leaves."""
@@ -252,6 +245,22 @@ class _Side:
         return tuple(g for g, t in zip(gradients, self.types, strict=True) if t is not None)
 
 
+def _pass(leaves: Sequence[Any], label: str) -> tuple[_Side, list[Any], list[Tensor]]:
+    """A side, the leaves behind it, and those among them that have passed it."""
+    types = tuple(x.type if isinstance(x, Tensor) and x.requires_grad else None for x in leaves)
+    tensors = [x for x, t in zip(leaves, types, strict=True) if t is not None]
+    node = Passage(tensors, label) if tensors else None
+    passed = [frozen(x) for x in tensors]
+    for number, x in enumerate(passed):
+        x._requires_grad, x._grad_fn, x.output_number = True, node, number
+    behind = iter(passed)
+    return (
+        _Side(types),
+        [x if t is None else next(behind) for x, t in zip(leaves, types, strict=True)],
+        passed,
+    )
+
+
 class _Passing:
     """One call of a module whose gradients hooks wait for."""
 
@@ -261,35 +270,24 @@ class _Passing:
         self.in_hooks = tuple(hooks.gradients_in.values())
         self.gradients: Gradients | None = None
 
-    def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, through the near side."""
+    def enter(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Tensor]]:
+        """The arguments, through the near side; and those Tensors among them that have passed it."""
         leaves, tree = flatten(args)
-        self.near = _Side(leaves, f"{self.name}.input")
-        self.marks = [_mark(x) for x in self.near.passed]
-        if self.near.node is not None and self.in_hooks:
-            self.near.node.waiting().after.add(self._gradients_of_inputs)
-        result: tuple[Any, ...] = unflatten(tree, self.near.leaves)
-        return result
+        self.near, leaves, passed = _pass(leaves, f"{self.name}.input")
+        if passed and passed[0]._grad_fn is not None and self.in_hooks:
+            passed[0]._grad_fn.waiting().after.add(self._gradients_of_inputs)
+        result: tuple[Any, ...] = unflatten(tree, leaves)
+        return result, passed
 
     def leave(self, result: Any) -> Any:
         """The result, through the far side."""
         leaves, tree = flatten(result)
-        self.far = _Side(leaves, f"{self.name}.output")
-        if self.far.node is None:
+        self.far, leaves, passed = _pass(leaves, f"{self.name}.output")
+        if not passed:
             return result
-        self.far.node.waiting().before.add(self._gradients_of_results)
-        return unflatten(tree, self.far.leaves)
-
-    def refuse_changes(self) -> None:
-        """Raise `GradError` if `forward` changed an argument in place: the Tensor behind it would not know."""
-        for x, mark in zip(self.near.passed, self.marks, strict=True):
-            if _mark(x) is not mark and _mark(x) != mark:
-                raise located(
-                    GradError(
-                        f"{self.name} changes its argument {short(x.type)} in place and has backward hooks, which would miss "
-                        "the change; let it change a copy (x.clone()), or remove the hooks"
-                    )
-                )
+        assert passed[0]._grad_fn is not None
+        passed[0]._grad_fn.waiting().before.add(self._gradients_of_results)
+        return unflatten(tree, leaves)
 
     def _gradients_of_results(self, gradients: Gradients) -> Gradients:
         everything = self.far.all(gradients)
@@ -300,7 +298,7 @@ class _Passing:
                     hook, new, everything, self.far.types, "the gradients of the module's results"
                 )
         self.gradients = everything
-        if self.near.node is None:
+        if all(t is None for t in self.near.types):
             self._without_inputs(everything)
         return self.far.own(everything)
 
@@ -328,6 +326,19 @@ class _Passing:
                     f"the hook {name_of(hook)} returned gradients of the inputs of {self.name}, none of which requires one; "
                     "return None"
                 )
+
+
+def _refuse_changes(passed: Sequence[Tensor], marks: Sequence[Any], module: Any) -> None:
+    """Raise `GradError` if `forward` changed an argument in place: the Tensor behind it would not know."""
+    for x, mark in zip(passed, marks, strict=True):
+        now = _mark(x)
+        if now is not mark and now != mark:
+            raise located(
+                GradError(
+                    f"{type(module).__name__} changes its argument {short(x.type)} in place and has backward hooks, which would "
+                    "miss the change; let it change a copy (x.clone()), or remove the hooks"
+                )
+            )
 
 
 def _mark(x: Tensor) -> Any:
