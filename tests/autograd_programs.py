@@ -4,6 +4,7 @@ and what is watched afterwards. `tests/test_autograd_programs.py` runs them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -343,3 +344,58 @@ def functional_gradients_inside() -> Built:
         return inner.detach()
 
     return Built(step, [(B,), (B + 1,)], {"a": a})
+
+
+class _Clipped(tracer.autograd.Function):
+    """Changes its first argument in place; its gradient is that of a clip, and several results depend on it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, limit: float) -> Any:
+        inside = abs(x) <= limit
+        x.clamp_(-limit, limit)
+        ctx.mark_dirty(x)
+        ctx.mark_non_differentiable(inside)
+        ctx.save_for_backward(inside, x)
+        return x, inside, x * 2
+
+    @staticmethod
+    def backward(ctx: Any, dx: Any, _: Any, d_twice: Any) -> Any:
+        inside, x = ctx.saved_tensors
+        return (dx + 2 * d_twice) * inside + x * 0, None
+
+
+@program
+def a_function_that_changes_its_argument() -> Built:
+    a = leaf(A)
+
+    def step(limit: float) -> Any:
+        y = a * 1.5
+        part, inside, twice = _Clipped.apply(y[1:], limit)
+        (gradient,) = tracer.autograd.grad((part * twice).sum(), a, create_graph=True)
+        (gradient.sum() + (y * y).sum()).backward()
+        return y.detach(), inside, gradient.detach()
+
+    return Built(step, [(1.2,), (2.0,), (1.2,)], {"a": a})
+
+
+_scale = 0.5
+_bent = tracer.op(
+    lambda x, y: x * y if x > y else math.tanh(x) + _scale * y,
+    derivative=lambda x, y: (y, x) if x > y else (1 - math.tanh(x) ** 2, _scale),
+    name="bent",
+)
+
+
+@program
+def an_operator_made_of_a_function() -> Built:
+    a, b = leaf(A), leaf(B)
+    optimizer = optim.SGD([a, b], lr=0.05)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (_bent(a * x, b) * _bent(b, a.mean(axis=0))).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return Built(step, [(A,), (-A,), (A,)], {"a": a, "b": b})
