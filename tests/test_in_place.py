@@ -390,3 +390,18 @@ def test_chains_of_changes_are_linear() -> None:
     y.sum().backward()
     equal(y, [3001, 6001, 6001, 3001])
     equal(a.grad, np.ones(4))
+
+
+@Ways
+def test_operands_that_are_named(way: Way) -> None:
+    a, b = leaf(A), leaf(B)
+
+    @way
+    def scale(x: Any, w: Any) -> Any:
+        y = x * 1
+        y.clamp_(max=w)
+        return y.sum()
+
+    scale(a, b).backward()
+    equal(a.grad, A <= B)
+    equal(b.grad, [2, 2, 2, 3])

@@ -18,6 +18,7 @@ from tracer.config import CONFIG
 from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
 from tracer.source import user_line
 from tracer.tensor import Tensor
+from tracer.view_links import link
 
 
 def apply(name: str, *inputs: Tensor, **attrs: Any) -> Any:
@@ -53,7 +54,8 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         needs, mark = _flags(op, inputs)
     else:
         for x in inputs:
-            if x._view is not None:
+            view = x._view
+            if view is not None and x._seen != view.base._generation:
                 x._current()  # whose flags may have changed with its base
             if x._requires_grad is not False:
                 needs, mark = _flags(op, inputs)
@@ -76,8 +78,6 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
 
             look_at(op.name, inputs, outputs)
     if op.is_view:
-        from tracer.views import link
-
         for number, y in enumerate(outputs):
             if recorder is not None:
                 link(inputs[0], y, op, normal, number)
@@ -101,12 +101,15 @@ def _run_here(
     arrays = [x.array for x in inputs]
     results = run_reference(op, arrays, attrs)
     if not op.is_view:
-        results = tuple(_own(a, arrays) for a in results)
-    outputs = tuple(Tensor.of_array(a, t) for a, t in zip(results, types, strict=True))
-    if op.is_view:
-        for y in outputs:
-            if np.may_share_memory(y.array, arrays[0]):
-                y._changes = inputs[0].changes()
+        results = tuple([_own(a, arrays) for a in results])
+        return tuple([Tensor.of_array(a, t) for a, t in zip(results, types, strict=True)])
+    outputs = tuple([Tensor.of_array(a, t) for a, t in zip(results, types, strict=True)])
+    operand = arrays[0]
+    for y in outputs:
+        array = y._data()  # what a NumPy scalar became is nobody else's
+        # the first question is the second one's answer nearly always
+        if array.base is operand or np.may_share_memory(array, operand):
+            y._changes = inputs[0].changes()
     return outputs
 
 

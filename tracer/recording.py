@@ -25,7 +25,8 @@ from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.modes import MODES, Flag
 from tracer.source import here
 from tracer.tensor import Tensor
-from tracer.views import part_of, refresh, write
+from tracer.view_links import part_of
+from tracer.views import refresh, write
 
 if TYPE_CHECKING:
     from tracer.tracing.questions import Questions

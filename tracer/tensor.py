@@ -12,6 +12,7 @@ import numpy as np
 from ops.errors import GradError, TraceError, TracerError
 from ops.types import Type, is_floating, numpy_dtype, short
 from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
+from tracer.source import user_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tracer.functions.methods import Methods
     from tracer.graph import Value
     from tracer.recording import Recorder
-    from tracer.views import View
+    from tracer.view_links import View
 else:
     Methods = object  # operators and methods are attached by `tracer.functions.methods`
 
@@ -303,8 +304,6 @@ class Tensor(Methods):
 
     def count_change(self, where: str | None = None) -> None:
         """Its memory has changed, at the user's line unless told where."""
-        from tracer.source import user_line
-
         changes = self.changes()
         changes[0] += 1
         changes[1] = user_line() if where is None else where
@@ -374,8 +373,7 @@ class Tensor(Methods):
     def _set_flag(self, flag: Flag) -> None:
         """Change the flag. What requires no gradient has no history."""
         self._requires_grad = flag
-        if flag is not True:
-            self._grad_fn = None
+        self._grad_fn = self._grad_fn if flag is True else None  # set from now on: read often
 
     def _flag_now(self) -> Flag:
         if self._view is not None or MODES.recorder is not None:
@@ -441,13 +439,32 @@ class Tensor(Methods):
 
         Volatile if this is.
         """
-        from tracer.views import frozen, link_alias
-
-        result = frozen(self)
+        recorder = MODES.recorder
+        result = (
+            self._frozen()
+            if recorder is None
+            else Tensor.of_value(recorder.value_of(self), recorder)
+        )
         if self._requires_grad is not True:
             result._requires_grad = self._requires_grad
-        if MODES.recorder is not None:
+        if recorder is not None:
+            from tracer.view_links import link_alias
+
             link_alias(self, result)
+        return result
+
+    def _frozen(self) -> Tensor:
+        """Another Tensor on this memory, without history; a change of the memory is counted for both."""
+        result = _new(Tensor)
+        result.type, result._requires_grad, result._view = self.type, False, None
+        array = self._array
+        if array is not None:  # which keeps its block
+            result._array = array
+        elif self._block is not None:
+            result._block, result._pointer = self._block, self._pointer
+        else:
+            result._value, result._recorder = self._value, self._recorder
+        result._changes = self.changes()
         return result
 
     def detach_(self) -> Tensor:

@@ -4,172 +4,21 @@ Eager, memory itself is shared, so only histories have to follow a change; in a 
 follow too. Both go one way: the base of the changed view becomes "the base with that part replaced", and the other views are
 derived from it anew when somebody asks for them.
 
-Knows layouts and operators that rearrange; nothing of who changes what, which is `tracer.functions.mutation`.
+Knows what views are (`tracer.view_links`); nothing of who changes what, which is `tracer.functions.mutation`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ops.compute import Composite, Strided
-from ops.compute import View as ViewCompute
-from ops.dims import Dim
-from ops.movement import contiguous_strides
-from ops.operator import Application, Attributes, Operator, RuleBuilder, lookup
-from ops.types import Type
+from ops.operator import Application, RuleBuilder, lookup
 from tracer.dispatch import BUILDER, apply_operator
-from tracer.graph import GraphBuilder, Value
 from tracer.modes import MODES, VOLATILE, Flag, Untracked, enable_grad, no_grad
 from tracer.tensor import Tensor
+from tracer.view_links import View, steps_of
 
 if TYPE_CHECKING:
     from tracer.recording import Recorder
-
-
-class View:
-    """How a Tensor lies in another one's memory: the base, and the last of the operators that lead from it here.
-
-    `op` None: the base's elements as they are, with a history of their own (`detach`). `previous`: the operators before.
-    `recorded`: gradients were recorded when it was made, so it follows the base's history. `layout`: in a base that is
-    row-major; None where sizes are symbols.
-    """
-
-    __slots__ = ("attrs", "base", "layout", "op", "previous", "recorded", "type")
-
-    def __init__(
-        self,
-        base: Tensor,
-        previous: View | None,
-        op: Operator | None,
-        attrs: Attributes,
-        type_: Type,
-        layout: Strided | None,
-    ) -> None:
-        self.base, self.previous, self.op, self.attrs = base, previous, op, attrs
-        self.type, self.layout, self.recorded = type_, layout, MODES.grad_enabled is True
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether it was broadcast, so that elements share memory: as NumPy's broadcast arrays it cannot be written to."""
-        size = self.base.type.size
-        for step in steps_of(self):
-            if step.op is not None and step.op.name == "Expand" and step.type.size != size:
-                return True
-            size = step.type.size
-        return False
-
-
-def steps_of(view: View) -> list[View]:
-    """The operators from the base to the view, in order."""
-    steps: list[View] = []
-    step: View | None = view
-    while step is not None:
-        if step.op is not None:
-            steps.append(step)
-        step = step.previous
-    steps.reverse()
-    return steps
-
-
-def part_of(builder: GraphBuilder, view: View, base: Value) -> Value:
-    """The part of a graph's value that a view is of its base."""
-    for step in steps_of(view):
-        assert step.op is not None
-        base = builder.emit(step.op, (base,), step.attrs)
-    return base
-
-
-# ---- making views --------------------------------------------------------------------------------
-
-
-def link(x: Tensor, y: Tensor, op: Operator, attrs: Attributes, number: int) -> bool:
-    """Note that y, a result of an operator that rearranges, lies in x's memory; False where that takes a copy."""
-    view = x._view
-    if view is None or view.op is None:
-        base, previous, layout = x, None, _row_major(x.type)
-    else:
-        base, previous, layout = view.base, view, view.layout
-    for step_op, step_attrs, type_ in _rearrangements(op, attrs, number, x.type, y.type):
-        compute = step_op.compute
-        assert isinstance(compute, ViewCompute)
-        if layout is not None and not _is_symbolic(type_):
-            sizes: Any = type_.shape
-            layout = compute.rule(layout, sizes, step_attrs)
-            if layout is None:
-                return False  # other elements lie between: eager code copies as well
-        else:
-            layout = None
-            before = x.type if previous is None else previous.type
-            if (
-                compute.keeps_order
-                and previous is not None
-                and not _keeps_order(previous)
-                and _without_ones(before) != _without_ones(type_)
-            ):
-                return False  # of symbolic sizes: not known to be a view
-        previous = View(base, previous, step_op, step_attrs, type_, layout)
-    y._view = previous
-    y._seen = resolve(base)._generation
-    return True
-
-
-def link_alias(x: Tensor, y: Tensor) -> None:
-    """Note that y has x's elements and a history of its own."""
-    view = x._view
-    if view is None:
-        y._view = View(x, None, None, Attributes(), x.type, _row_major(x.type))
-    elif view.op is None:
-        y._view = view
-    else:
-        y._view = View(view.base, view, None, Attributes(), x.type, view.layout)
-    y._seen = resolve(y._view.base)._generation
-
-
-def _row_major(type_: Type) -> Strided | None:
-    if _is_symbolic(type_):
-        return None
-    sizes: Any = type_.shape
-    return Strided(sizes, contiguous_strides(sizes), 0)
-
-
-def _is_symbolic(type_: Type) -> bool:
-    return any(isinstance(d, Dim) for d in type_.shape)
-
-
-def _without_ones(type_: Type) -> list[int | Dim]:
-    """The axes that matter to where elements lie."""
-    return [d for d in type_.shape if isinstance(d, Dim) or d != 1]
-
-
-def _keeps_order(view: View) -> bool:
-    """Whether the elements lie one after the other as in the base."""
-    return all(
-        step.op is None
-        or (isinstance(step.op.compute, ViewCompute) and step.op.compute.keeps_order)
-        for step in steps_of(view)
-    )
-
-
-def _rearrangements(
-    op: Operator, attrs: Attributes, number: int, x: Type, y: Type
-) -> list[tuple[Operator, Attributes, Type]]:
-    """The operator as views with one result: a part of a split is a slice."""
-    if not isinstance(op.compute, Composite):
-        return [(op, attrs, y)]
-    builder = GraphBuilder()
-    operand = builder.input(x)
-    results = op.compute.rule(builder, Application((operand,), (), attrs))
-    value: Value = results[number] if isinstance(results, tuple) else results
-    made = {v: node for node in builder.nodes for v in node.outputs}
-    steps = []
-    while value is not operand:
-        node = made[value]
-        steps.append((node.op, node.attrs, value.type))
-        value = node.inputs[0]
-    steps.reverse()
-    return steps
 
 
 # ---- what a Tensor is now ------------------------------------------------------------------------
@@ -206,7 +55,11 @@ def refresh(x: Tensor) -> None:
         if x._changes is not view.base._changes:
             x._view = None  # the base has other memory now (`_start_again`)
         elif view.recorded and view.base._requires_grad is not False:
-            _give_history(x, _history_of(view))
+            MODES.recorder = None
+            try:
+                _give_history(x, _history_of(view))
+            finally:
+                MODES.recorder = recorder
         return
     chain = []
     item = x
@@ -315,16 +168,8 @@ def snapshot(x: Tensor) -> Tensor:
 
 def frozen(x: Tensor) -> Tensor:
     """x's elements now, without history. Eager they are in x's memory, and a later change is counted."""
-    result = Tensor.__new__(Tensor)
-    result._start(x.type)
     recorder = MODES.recorder
-    if recorder is not None:
-        result._value, result._recorder = recorder.value_of(x), recorder
-    else:
-        result._array, result._block, result._pointer = x._array, x._block, x._pointer
-        result._value, result._recorder = x._value, x._recorder
-        result._changes = x.changes()
-    return result
+    return x._frozen() if recorder is None else Tensor.of_value(recorder.value_of(x), recorder)
 
 
 def write(x: Tensor, new: Tensor, recorded: bool, fresh: bool = False) -> None:
@@ -345,7 +190,7 @@ def write(x: Tensor, new: Tensor, recorded: bool, fresh: bool = False) -> None:
         new_history = new
     if recorder is None:
         target = x._data()
-        np.copyto(target, new._data())
+        target[...] = new._data()
         x.count_change()
         if recorded:
             _write_history(x, new_history, HISTORY)

@@ -68,34 +68,39 @@ class Node:
         self.op, self.attrs, self.needs = op, attrs, needs
         self.sequence = next_sequence()
         self.origin = here()
-        self.types = tuple(y.type for y in outputs)
+        self.types = tuple([y.type for y in outputs])
+        # the inputs are as they are now: see `apply_operator`
         self.edges: tuple[Any, ...] = tuple(
-            edge_of(x) if need else None for x, need in zip(inputs, needs, strict=True)
+            [
+                None if not need else x if x._grad_fn is None else (x._grad_fn, x.output_number)
+                for x, need in zip(inputs, needs, strict=True)
+            ]
         )
-        self.inputs: tuple[Any, ...] = tuple(
-            x if keep else Unsaved(x.type) for x, keep in zip(inputs, keep_inputs, strict=True)
-        )
+        # `states`: what tells whether a saved operand or result is changed in place later: its version, or its value in a trace
+        recorder = MODES.recorder
+        saved_inputs: list[Any] = []
+        saved_outputs: list[Any] = []
+        states: list[Any] = []
         for x, keep in zip(inputs, keep_inputs, strict=True):
-            if keep and x._requires_grad is INFERENCE:
+            if not keep:
+                saved_inputs.append(Unsaved(x.type))
+                states.append(None)
+                continue
+            if x._requires_grad is INFERENCE:
                 raise GradError(
                     f"{op.name} keeps its operand {short(x.type)} for the gradient, but that was made in inference mode; "
                     "use x.clone() of it"
                 )
-        # what tells whether a saved operand or result is changed in place later: its version, or its value in a trace
-        recorder = MODES.recorder
-        self.states: tuple[Any, ...] = tuple(
-            None if not keep else x._version if recorder is None else recorder.value_of(x)
-            for x, keep in zip(inputs, keep_inputs, strict=True)
-        )
-        # an output is saved without its history, which is this node: no cycle
-        self.outputs: tuple[Any, ...] = tuple(
-            frozen(y) if keep else Unsaved(y.type)
-            for y, keep in zip(outputs, keep_outputs, strict=True)
-        )
-        if recorder is None:
-            self.states += tuple(
-                y._version if keep else None for y, keep in zip(outputs, keep_outputs, strict=True)
-            )
+            saved_inputs.append(x)
+            states.append(x._version if recorder is None else recorder.value_of(x))
+        for y, keep in zip(outputs, keep_outputs, strict=True):
+            # without its history, which is this node: no cycle
+            saved_outputs.append(frozen(y) if keep else Unsaved(y.type))
+            if recorder is None:
+                states.append(y._version if keep else None)
+        self.inputs: tuple[Any, ...] = tuple(saved_inputs)
+        self.outputs: tuple[Any, ...] = tuple(saved_outputs)
+        self.states: tuple[Any, ...] = tuple(states)
         if MODES.packing is not None:
             self.inputs = tuple(Packed(x) if isinstance(x, Tensor) else x for x in self.inputs)
             self.outputs = tuple(Packed(y) if isinstance(y, Tensor) else y for y in self.outputs)

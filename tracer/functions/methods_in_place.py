@@ -25,7 +25,7 @@ def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The method that changes its Tensor to function(Tensor, *operands)."""
 
     def method(self: Any, *operands: Any, **options: Any) -> Tensor:
-        return _change(self, lambda x, *others: function(x, *others, **options), *operands)
+        return _change(self, function, *operands, **options)
 
     summary = (function.__doc__ or "").strip().splitlines()
     method.__doc__ = f"In place: {summary[0] if summary else function.__name__}"

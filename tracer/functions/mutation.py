@@ -16,25 +16,29 @@ from ops.errors import ArgumentError, DTypeError, GradError, ShapeError
 from ops.types import is_floating, is_integer, short
 from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, cast
-from tracer.modes import INFERENCE, MODES, no_grad
+from tracer.modes import INFERENCE, MODES, Untracked, no_grad
 from tracer.tensor import Tensor
 from tracer.views import current, snapshot, write
 
 
-def change(x: Tensor, function: Any, *operands: Any) -> Tensor:
-    """x = function(x, *operands) in place.
+def change(x: Tensor, function: Any, *operands: Any, **options: Any) -> Tensor:
+    """x = function(x, *operands, **options) in place.
 
     Raises `GradError`, `DTypeError`, `ShapeError`, `ArgumentError` where that does not fit; nothing has changed then.
     """
-    recorded = require_changeable(x, operands)
-    if not recorded:
-        with no_grad():
-            return _put(x, function(x, *operands), False)
+    given = (*operands, *options.values()) if options else operands
+    if not require_changeable(x, given):
+        return _put(x, function(x, *operands, **options), False)
     if MODES.recorder is None:
         writeable(x)
     old = snapshot(x)
-    new = function(old, *(old if operand is x else operand for operand in operands))
-    fresh = isinstance(new, Tensor) and new is not old and all(new is not y for y in operands)
+    new = function(
+        old,
+        *(old if y is x else y for y in operands),
+        **{name: old if y is x else y for name, y in options.items()},
+    )
+    fresh = new is not old and all(new is not y for y in given)
+    del given, operands, options
     new = _fitted(x, new)
     kept = weakref.ref(old)
     del old
@@ -54,21 +58,21 @@ def require_changeable(x: Tensor, operands: Sequence[Any] = ()) -> bool:
     """
     if x.type.weak:
         raise ArgumentError("a Python number is not changed in place; make a new one (x = x + y)")
-    x = current(x)
+    if x._view is not None or MODES.recorder is not None:
+        x = current(x)
     view = x._view
     if view is not None and view.overlaps:
         raise _no_room(x)
-    if x.is_inference() and MODES.grad_enabled is not INFERENCE:
+    mark = x._requires_grad
+    if isinstance(mark, Untracked) and mark.inference and MODES.grad_enabled is not INFERENCE:
         raise GradError(
             f"{short(x.type)} was made in inference mode and cannot be changed in place outside of it; use x.clone()"
         )
     if not MODES.grad_enabled:
         return False
-    tensors = [y for y in operands if isinstance(y, Tensor)]
-    recorded = is_floating(x.type.dtype) and (
-        x.requires_grad or any(y.requires_grad for y in tensors)
-    )
-    if not recorded and not any(y.volatile for y in tensors):
+    flags = [y._flag_now() for y in operands if isinstance(y, Tensor)]
+    recorded = is_floating(x.type.dtype) and (x._requires_grad is True or True in flags)
+    if not recorded and not any(isinstance(flag, Untracked) and flag.volatile for flag in flags):
         return False
     require_history(x)
     return True
@@ -112,6 +116,8 @@ def _rank_of_kind(dtype: str) -> int:
 
 def _fitted(x: Tensor, new: Tensor) -> Tensor:
     """A new value in x's element type. Raises `DTypeError` or `ShapeError` if it does not fit."""
+    if new.type is x.type:
+        return new
     if _rank_of_kind(new.type.dtype) > _rank_of_kind(x.type.dtype):
         raise DTypeError(
             f"a result {short(new.type)} does not fit into {short(x.type)} in place; cast one of them first"

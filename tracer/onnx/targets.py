@@ -24,7 +24,7 @@ from tracer.tracing.guards import build_guard
 from tracer.tracing.record import NeedNumber, Recorded, record
 from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 from tracer.tracing.traced import TracedFunction
-from tracer.views import part_of
+from tracer.view_links import part_of
 
 
 @dataclass(frozen=True, slots=True)

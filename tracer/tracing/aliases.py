@@ -18,7 +18,7 @@ from ops.operator import Attributes, Operator
 from tracer.dispatch import apply_operator
 from tracer.modes import enable_grad, no_grad
 from tracer.tensor import Tensor
-from tracer.views import steps_of
+from tracer.view_links import steps_of
 
 
 @dataclass(frozen=True, slots=True)
