@@ -253,6 +253,37 @@ def test_views_of_parameters_and_of_what_requires_gradients() -> None:
     agree(program)
 
 
+def test_results_that_have_a_gradient_or_are_leaves() -> None:
+    def program(decorate: Any) -> Any:
+        w = tensor(3, requires_grad=True)
+
+        @decorate
+        def retained(x: Any) -> Any:
+            y = x * w
+            y.retain_grad()
+            (y * y).sum().backward()
+            return y
+
+        @decorate
+        def leaves(x: Any) -> Any:
+            y, z = x * 2, tracer.zeros(3)
+            y.requires_grad_()
+            z.requires_grad = True
+            (z * x * w).sum().backward()
+            return y, z, z * x + y
+
+        seen = []
+        for _ in range(3):
+            w.grad = None
+            y, z, total = leaves(tracer.ones(3))
+            seen.append((y.is_leaf, z.is_leaf, y.grad, z.grad.clone(), w.grad))
+            (total * total).sum().backward()
+            seen.append((retained(tracer.ones(3)).grad, y.grad, z.grad))
+        return seen
+
+    agree(program)
+
+
 # ---- functions -----------------------------------------------------------------------------------
 
 

@@ -215,6 +215,10 @@ class Entry:
             number += present
         onward = results[number : number + len(recorded.onward)]
         number += len(onward)
+        result_grads = results[number : number + len(recorded.result_grads)]
+        number += len(result_grads)
+        for leaf in recorded.result_leaves:
+            results[leaf]._requires_grad = True
         if onward:  # along the history that they came with
             backward([leaves[k] for k in recorded.onward], onward)
         if recorded.backward is not None:
@@ -230,6 +234,8 @@ class Entry:
         made: set[int] = set()
         for k in recorded.aliases:
             self._make_view(k, leaves, results, made)
+        for k, gradient in zip(recorded.result_grads, result_grads, strict=True):
+            results[k]._grad = gradient
         out = []
         for output in recorded.outputs:
             if output.kind == "program":
@@ -276,6 +282,7 @@ class Entry:
         assert recorded.backward is not None
         residuals = results[number : number + recorded.residuals]
         sources = [inputs[k] for k in recorded.differentiable]
+        sources += [results[k] for k in recorded.result_sources]
         outputs = [results[k] for k in recorded.cotangent_outputs]
         borrowed = [
             inputs[k] for k in self.executable.borrowed(range(number, number + recorded.residuals))
@@ -299,7 +306,7 @@ class Entry:
     def _again(self, inputs: list[Any]) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
         """What makes the differentiable results anew from their sources; None if the program changed what it reads."""
         recorded = self.recorded
-        if recorded.mutated or recorded.mutated_arguments:
+        if recorded.mutated or recorded.mutated_arguments or recorded.result_sources:
             return None
         graph = recorded.graph
         tensors = [as_input(x) for x in inputs]

@@ -70,7 +70,12 @@ def build_launch(
     if any(kind == "input" for kind, _, _ in entry.executable.results):
         return None
     recorded = entry.recorded
-    if recorded.changed_histories or recorded.recorded_changes or recorded.onward:
+    if (
+        recorded.changed_histories
+        or recorded.recorded_changes
+        or recorded.onward
+        or recorded.result_grads
+    ):
         return None
     if entry.recorded.aliases:
         return None
@@ -358,7 +363,8 @@ class _Writer:
             type_ = self.constant(self.executable.results[number][2])
             self.add(f"{o}.type = {type_}; {o}._block = {b}; {o}._pointer = {b}.pointer")
             flag = flags.get(number, False)
-            history = f"; {o}._grad_fn = released" if flag else ""
+            own = number in recorded.result_leaves
+            history = f"; {o}._grad_fn = released" if flag and not own else ""
             self.add(f"{o}._requires_grad = {self.constant(flag)}; {o}._view = None{history}")
         name = repr(recorded.graph.name)
         for tensor in recorded.mutated:

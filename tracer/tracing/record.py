@@ -79,6 +79,9 @@ class Recorded:
     questions: list[Question] = field(default_factory=list)
     onward: list[int] = field(default_factory=list)  # arguments whose gradient goes on outside
     aliases: dict[int, Alias] = field(default_factory=dict)
+    result_grads: list[int] = field(default_factory=list)  # results that have a `.grad`
+    result_leaves: list[int] = field(default_factory=list)  # that require gradients themselves
+    result_sources: list[int] = field(default_factory=list)  # of these, whose gradients are there
     assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
     # outputs: changed state with a history
     changed_histories: list[int] = field(default_factory=list)
@@ -267,6 +270,8 @@ def _finish(
     grads = list(recorder.grads.values())
     values += [recorder.value_of(g) for _, g in grads if g is not None]
     values += [recorder.value_of(g) for g in recorder.onward.values()]
+    result_grads = {k: t._grad for k, t in enumerate(tensors) if t._grad is not None}
+    values += [recorder.value_of(g) for g in result_grads.values()]
     refuse_left_over(recorder.hooks)
     recorded = Recorded(
         graph=recorder.builder.build(()),
@@ -284,6 +289,10 @@ def _finish(
         modules=list(recorder.modules.values()),
         result_count=count,
         aliases=aliases,
+        result_grads=list(result_grads),
+        result_leaves=[
+            k for k, t in enumerate(tensors) if t._requires_grad is True and t.grad_fn is None
+        ],
     )
     recorded.recorded_changes = sorted(recorder.recorded_changes)
     inputs = [c.value for c in recorded.captures] + [s.value for s in recorded.scalars]
@@ -296,7 +305,8 @@ def _finish(
     ]
     live = [(k, t) for k, t in made if t.grad_fn is not None and not t.grad_fn.released]
     if live:
-        _add_backward(recorder, recorded, live, values, sources, dynamic)
+        own = [(k, tensors[k]) for k in recorded.result_leaves if k not in aliases]
+        _add_backward(recorder, recorded, live, values, sources, dynamic, own)
     if recorder.questions is not None:
         recorded.questions = recorder.questions.asked
         values += [q.value for q in recorded.questions]
@@ -393,9 +403,11 @@ def _add_backward(
     values: list[Value],
     sources: dict[int, tuple[Tensor, Flags]],
     dynamic: list[int],
+    own: list[tuple[int, Tensor]],
 ) -> None:
     """For results and changed state whose gradients may be asked for later: the graph from their cotangents to those of the
-    inputs, and the forward values that it reads, which become further outputs."""
+    inputs and of leaves that the trace made (`own`, by their numbers among the results), and the forward values that it reads,
+    which become further outputs."""
     from tracer.autograd.engine import cotangents_at
 
     objects = [None if c.is_grad else c.object for c in recorded.captures]
@@ -412,7 +424,8 @@ def _add_backward(
     if recorder.questions is not None:
         recorder.questions.closed = True  # hooks may ask
     before = _written(recorder)
-    found = cotangents_at([t for _, t in live], [t for _, t in candidates], cotangents)
+    wanted_of = [t for _, t in (*candidates, *own)]
+    found = cotangents_at([t for _, t in live], wanted_of, cotangents)
     if _written(recorder) != before:
         raise TraceError(
             "a backward (of a Function of your own, or a hook) writes state or .grad while gradients of "
@@ -443,7 +456,10 @@ def _add_backward(
     )
     recorded.residuals = len(residuals)
     recorded.differentiable = [
-        k for (k, _), g in zip(candidates, found, strict=True) if g is not None
+        k for (k, _), g in zip(candidates, found, strict=False) if g is not None
+    ]
+    recorded.result_sources = [
+        k for (k, _), g in zip(own, found[len(candidates) :], strict=True) if g is not None
     ]
     recorded.cotangent_outputs = [k for k, _ in live]
     values += residuals
