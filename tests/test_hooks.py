@@ -206,6 +206,43 @@ def test_a_traced_step_heeds_hooks_of_parameters_and_their_removal() -> None:
     assert step.timings().traces == 2  # the first program fits again
 
 
+def test_the_same_hook_again_is_no_new_trace() -> None:
+    w, x = leaf(1, 2), leaf(1, 1)
+    model = Scaled()
+
+    @trace
+    def step(x: tracer.Tensor) -> None:
+        (model(w) * x).sum().backward()
+
+    def quintuple(gradient: tracer.Tensor) -> tracer.Tensor:
+        return gradient * 5
+
+    step(x)
+    for _ in range(3):
+        w.grad = x.grad = None
+        with (
+            w.register_hook(quintuple),
+            x.register_hook(lambda g: g * 7),  # another function of the same code
+            model.register_forward_hook(lambda m, args, out: out * 2),
+        ):
+            step(x)
+        equal(w.grad, 10, 10)
+        equal(x.grad, 14, 28)
+        w.grad = x.grad = None
+        step(x)
+        equal(w.grad, 1, 1)
+        equal(x.grad, 1, 2)
+    assert step.timings().traces == 2
+    factors = []
+    for factor in (1.0, 3.0):
+        w.grad = x.grad = None
+        with w.register_hook(lambda g, by=factor: g * by):  # not the same one
+            step(x)
+        assert w.grad is not None
+        factors.append(float(w.grad[0].detach()))
+    assert factors == [1, 3]
+
+
 FACTOR = 10.0
 
 

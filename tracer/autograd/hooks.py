@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 from ops.errors import ArgumentError, GradError, TraceError
@@ -62,6 +63,37 @@ class HookTable(dict[int, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return HookTable, (list(self.items()), self.watched)
+
+
+class HookIdentity:
+    """A hook, equal to one that does the same: a lambda in a loop is made anew at each turn, of the same code and variables."""
+
+    __slots__ = ("hook",)
+
+    def __init__(self, hook: Any) -> None:
+        self.hook = hook
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HookIdentity):
+            return False
+        a, b = self.hook, other.hook
+        if not (isinstance(a, FunctionType) and isinstance(b, FunctionType)):
+            return bool(a is b or (type(a) is type(b) and a == b))
+        return (
+            a.__code__ is b.__code__
+            and a.__globals__ is b.__globals__
+            and _are(a.__closure__ or (), b.__closure__ or ())
+            and _are(a.__defaults__ or (), b.__defaults__ or ())
+            and _are([*(a.__kwdefaults__ or {}).values()], [*(b.__kwdefaults__ or {}).values()])
+        )
+
+    def __hash__(self) -> int:
+        return hash(getattr(self.hook, "__code__", type(self.hook)))
+
+
+def _are(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether these are the same objects."""
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
 
 
 class RemovableHandle:
@@ -275,10 +307,10 @@ class AccumulateGrad:
         """All hooks."""
         return [hook for table in self._tables() for hook in table.values()]
 
-    def state(self) -> tuple[int, ...]:
-        """Numbers that tell which hooks there are; () for none."""
+    def state(self) -> tuple[Any, ...]:
+        """What tells which hooks there are; () for none."""
         tables = self._tables()
-        return tuple(k for table in tables for k in (*table, -1)) if any(tables) else ()
+        return tuple(tuple(map(HookIdentity, t.values())) for t in tables) if any(tables) else ()
 
     def _tables(self) -> list[HookTable]:
         hooks = self.hooks
@@ -332,8 +364,8 @@ def register_after_accumulation(tensor: Tensor, hook: Callable[..., Any]) -> Rem
 # ---- what compiled programs depend on ------------------------------------------------------------
 
 
-def state_of(owner: Any) -> tuple[int, ...]:
-    """Numbers that tell which hooks an outside Tensor or a module has."""
+def state_of(owner: Any) -> tuple[Any, ...]:
+    """What tells which hooks an outside Tensor or a module has; () for none."""
     if isinstance(owner, Tensor):
         return () if owner._accumulator is None else owner._accumulator.state()
     hooks = owner.__dict__.get("_hooks")

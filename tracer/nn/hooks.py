@@ -13,7 +13,14 @@ from typing import Any
 from ops.errors import ArgumentError, GradError
 from ops.types import Type, short
 from tracer.autograd.history import Node, edge_of, next_sequence
-from tracer.autograd.hooks import HookTable, RemovableHandle, name_of, replaced, require_callable
+from tracer.autograd.hooks import (
+    HookIdentity,
+    HookTable,
+    RemovableHandle,
+    name_of,
+    replaced,
+    require_callable,
+)
 from tracer.autograd.variables import flatten, unflatten
 from tracer.dispatch import Unsaved, located
 from tracer.modes import MODES
@@ -47,10 +54,17 @@ class ModuleHooks:
     def _tables(self) -> tuple[HookTable, ...]:
         return self.before, self.after, self.gradients_out, self.gradients_in
 
-    def state(self) -> tuple[int, ...]:
-        """Numbers that tell which hooks there are; () for none."""
-        tables = self._tables()
-        return tuple(k for table in tables for k in (*table, -1)) if any(tables) else ()
+    def state(self) -> tuple[Any, ...]:
+        """What tells which hooks there are; () for none."""
+        forward = [
+            tuple((HookIdentity(e.function), e.with_kwargs, e.always) for e in table.values())
+            for table in (self.before, self.after)
+        ]
+        backward = [
+            tuple(map(HookIdentity, table.values()))
+            for table in (self.gradients_out, self.gradients_in)
+        ]
+        return (*forward, *backward) if any(self._tables()) else ()
 
     def functions(self) -> list[Any]:
         """All hooks."""

@@ -120,7 +120,7 @@ def has_history(leaf: Leaf) -> bool:
     return leaf.kind == "tensor" and leaf.requires_grad is True and leaf.value == ()
 
 
-def arrival_of(x: Tensor) -> tuple[int, ...] | None:
+def arrival_of(x: Tensor) -> tuple[Any, ...] | None:
     """What the gradient of an argument meets: the hooks of a leaf, None for none; () is another way back than a leaf's."""
     return () if x.grad_fn is not None else state_of(x) or None
 
