@@ -213,3 +213,11 @@ def _attributed(node: Node) -> AbstractContextManager[None]:
     if MODES.recorder is not None:
         return MODES.recorder.gradient_of(node)
     return nullcontext() if MODES.anomaly is None else anomaly.within(node)
+
+
+def is_used_up(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
+    """Whether a walk back from outputs comes, on its way to inputs, to what an earlier backward has used up."""
+    walk = Walk((), (), inputs, inputs_are_ends=True)
+    leaves = {id(x) for x in inputs if x.is_leaf}
+    nodes = walk._leading_to(leaves, walk._reachable(outputs))
+    return any(node.released for node, below in nodes.items() if below)

@@ -240,12 +240,9 @@ class Entry:
         for output in recorded.outputs:
             if output.kind == "program":
                 result = results[output.number]
-                if output.number in recorded.aliases:
-                    if result._grad_fn is None:
-                        result._requires_grad = output.requires_grad
-                elif result._requires_grad is not True:
+                if result._grad_fn is None:
                     result._requires_grad = output.requires_grad
-                    if output.requires_grad and result.grad_fn is None:
+                    if output.requires_grad and output.number not in recorded.result_leaves:
                         result.grad_fn = CompiledNode.released_node(recorded.graph.name)
                 out.append(result)
             else:
@@ -267,15 +264,12 @@ class Entry:
             base = results[alias.base]
         else:
             base = as_input(leaves[alias.base]) if alias.kind == "argument" else alias.base
-        old, new = results[number], alias.of(base)
-        if old._grad_fn is not None and any(step.op is None for step in alias.steps):
-            # detached from the base, it has got a history of its own
-            new._requires_grad, new._grad_fn, new.output_number = (
-                True,
-                old._grad_fn,
-                old.output_number,
-            )
-        results[number] = new
+        view, computed = alias.of(base), results[number]
+        if view._grad_fn is None and computed._grad_fn is not None:
+            # its history is not its base's: it was detached and got another one, or is what a Function made of its argument
+            view._requires_grad, view._grad_fn = True, computed._grad_fn
+            view.output_number = computed.output_number
+        results[number] = view
 
     def _attach(self, results: list[Any], number: int, inputs: list[Any]) -> None:
         recorded = self.recorded

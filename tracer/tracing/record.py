@@ -25,6 +25,7 @@ from tracer.tracing.arrays import NamedArrays
 from tracer.tracing.containers import NamedLists
 from tracer.tracing.evaluation import Evaluation
 from tracer.tracing.questions import Question, Questions
+from tracer.tracing.result_gradients import as_outside, result_gradients
 from tracer.tracing.signature import NAMESPACE, Leaf, has_history
 from tracer.tracing.values import GlobalGenerators, Named, NamedGenerators, PlainValues
 from tracer.views import write
@@ -303,10 +304,17 @@ def _finish(
     recorded.changed_histories = [
         k for k, t in made[count:] if t._grad_fn is not None and t._requires_grad
     ]
-    live = [(k, t) for k, t in made if t.grad_fn is not None and not t.grad_fn.released]
-    if live:
-        own = [(k, tensors[k]) for k in recorded.result_leaves if k not in aliases]
-        _add_backward(recorder, recorded, live, values, sources, dynamic, own)
+    objects = [None if c.is_grad else c.object for c in recorded.captures]
+    base = len(recorded.captures) + len(recorded.scalars)
+    given = [(k, t, recorder.came_with(t)) for k, t in enumerate(objects) if isinstance(t, Tensor)]
+    given += [(base + k, *sources[leaf]) for k, leaf in enumerate(dynamic)]
+    own = [(k, tensors[k]) for k in recorded.result_leaves if k not in aliases]
+    found = result_gradients(recorder, made, given, own)
+    if found is not None:
+        recorded.backward, recorded.residuals = found.graph, len(found.residuals)
+        recorded.differentiable, recorded.result_sources = found.inputs, found.leaves
+        recorded.cotangent_outputs = found.outputs
+        values += found.residuals
     if recorder.questions is not None:
         recorded.questions = recorder.questions.asked
         values += [q.value for q in recorded.questions]
@@ -359,18 +367,6 @@ def _volatile_since(
     ]
 
 
-def as_outside(x: Tensor, recorder: Recorder) -> Tensor:
-    """A Tensor from outside with the history that it has there, whatever the trace has done to it."""
-    history = recorder.came_with(x).history
-    if history is None:
-        return x
-    result = Tensor.__new__(Tensor)
-    result._start(x.type)
-    result._requires_grad, result._grad_fn = True, history
-    result._value, result._recorder, result.output_number = x._value, x._recorder, x.output_number
-    return result
-
-
 def _refuse_unfinished(x: Any) -> None:
     """Raise `TraceError` for a result whose code has not run yet, or that holds Tensors of the trace where nobody looks."""
     for name, value in getattr(x, "__dict__", {}).items():
@@ -384,82 +380,3 @@ def _refuse_unfinished(x: Any) -> None:
             f"a traced function returns its results, got a {type(x).__name__}, whose code would run after the trace; "
             "return a list or a tuple, and trace the function that the loop or `await` calls"
         )
-
-
-def _written(recorder: Recorder) -> Any:
-    """What the trace has written so far to what lies outside."""
-    state = {id(x): standing._value for x, standing in recorder.mutated}
-    return state, {k: id(gradient) for k, (_, gradient) in recorder.grads.items()}
-
-
-def _is_free(node: Node) -> bool:
-    return not (node.inputs or node.blocks or node.op.random)
-
-
-def _add_backward(
-    recorder: Recorder,
-    recorded: Recorded,
-    live: list[tuple[int, Tensor]],
-    values: list[Value],
-    sources: dict[int, tuple[Tensor, Flags]],
-    dynamic: list[int],
-    own: list[tuple[int, Tensor]],
-) -> None:
-    """For results and changed state whose gradients may be asked for later: the graph from their cotangents to those of the
-    inputs and of leaves that the trace made (`own`, by their numbers among the results), and the forward values that it reads,
-    which become further outputs."""
-    from tracer.autograd.engine import cotangents_at
-
-    objects = [None if c.is_grad else c.object for c in recorded.captures]
-    base = len(recorded.captures) + len(recorded.scalars)
-    given = [(k, t, recorder.came_with(t)) for k, t in enumerate(objects) if isinstance(t, Tensor)]
-    given += [(base + k, *sources[leaf]) for k, leaf in enumerate(dynamic)]
-    candidates = [
-        (k, as_outside(t, recorder) if came.flag is True else t)
-        for k, t, came in given
-        if came.flag is True or (t._requires_grad is True and t._grad_fn is None)
-    ]
-    forward_count = len(recorder.builder.nodes)
-    cotangents = [Tensor.of_value(Value(t.type.strong()), recorder) for _, t in live]
-    if recorder.questions is not None:
-        recorder.questions.closed = True  # hooks may ask
-    before = _written(recorder)
-    wanted_of = [t for _, t in (*candidates, *own)]
-    found = cotangents_at([t for _, t in live], wanted_of, cotangents)
-    if _written(recorder) != before:
-        raise TraceError(
-            "a backward (of a Function of your own, or a hook) writes state or .grad while gradients of "
-            f"{recorder.builder.name}'s results are prepared: the program for backward() outside gives gradients only. Call "
-            "backward() inside the traced function, where everything that it does is part of the program"
-        )
-    backward_nodes = recorder.builder.nodes[forward_count:]
-    recorder.builder.nodes = recorder.builder.nodes[:forward_count]
-    outputs = [recorder.value_of(g) for g in found if g is not None]
-    known = {v for node in backward_nodes for v in node.outputs} | {t._value for t in cotangents}
-    needed = set(outputs)
-    kept = []
-    for node in reversed(backward_nodes):
-        if any(v in needed for v in node.outputs):
-            kept.append(node)
-            needed.update(node.inputs)
-    kept.reverse()
-    wanted = [*(v for n in kept for v in n.inputs), *outputs]
-    # what takes no operands, such as a constant, is computed again rather than handed over
-    makers = {recorder.made[v]: None for v in wanted if v in recorder.made and v not in known}
-    free = [node for node in makers if _is_free(node)]
-    known.update(v for node in free for v in node.outputs)
-    kept = [*free, *kept]
-    residuals = list(dict.fromkeys(v for v in wanted if v not in known))
-    heads = [recorder.value_of(t) for t in cotangents]
-    recorded.backward = Graph(
-        (*residuals, *heads), tuple(kept), tuple(outputs), name=f"{recorder.builder.name}.backward"
-    )
-    recorded.residuals = len(residuals)
-    recorded.differentiable = [
-        k for (k, _), g in zip(candidates, found, strict=False) if g is not None
-    ]
-    recorded.result_sources = [
-        k for (k, _), g in zip(own, found[len(candidates) :], strict=True) if g is not None
-    ]
-    recorded.cotangent_outputs = [k for k, _ in live]
-    values += residuals
