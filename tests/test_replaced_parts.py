@@ -229,11 +229,21 @@ class Views:
         """Steps from x to a part of it."""
         steps = []
         for _ in range(self.draw.randint(1, 3)):
-            name = self.draw.choice(["Slice", "Slice", "Transpose", "Diagonal", "Reshape"])
-            rank = x.type.rank
+            name = self.draw.choice(
+                ["Slice", "Slice", "Select", "Transpose", "Diagonal", "Reshape"]
+            )
+            rank, shape = x.type.rank, x.type.shape
             attrs: dict[str, Any] = {"shape": (int(x.type.size),)}
             if name == "Slice" or (name == "Diagonal" and rank < 2):
                 name, attrs = "Slice", self.slice(x.type.shape)
+            elif name == "Select":
+                axis = self.draw.randrange(rank) if rank else 0
+                if not rank or shape[axis] == 0:
+                    continue
+                attrs = {
+                    "axis": axis,
+                    "index": self.draw.randint(-int(shape[axis]), int(shape[axis]) - 1),
+                }
             elif name == "Transpose":
                 attrs = {"perm": tuple(self.draw.sample(range(rank), rank))}
             elif name == "Diagonal":
@@ -244,7 +254,7 @@ class Views:
 
     def put_back(self, steps: list[Any], new: Value) -> Value:
         for name, attrs, x in reversed(steps):
-            if name in ("Slice", "Diagonal"):
+            if name in ("Slice", "Select", "Diagonal"):
                 new = self.g.op(f"{name}Scatter", x, new, **attrs)
             elif name == "Transpose":
                 new = self.g.Transpose(new, perm=tuple(map(int, np.argsort(attrs["perm"]))))
