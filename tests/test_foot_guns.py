@@ -551,6 +551,64 @@ def test_counters_and_flags_that_the_function_itself_sets() -> None:
     assert state["calls"] == 0 and model.training and not hasattr(model, "note")
 
 
+def test_tensors_that_the_function_puts_somewhere() -> None:
+    """Names, attributes and items that it assigns have the new Tensors when the program has run."""
+
+    class Cell(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+            with tracer.no_grad():
+                self.layer.weight.fill_(0.1)
+                self.layer.bias.zero_()
+            self.h: Any = None
+            self.c: Any = None
+
+        def forward(self, x: Any) -> Any:
+            if self.h is None:
+                self.h, self.c = x * 0, x * 0
+            self.h, self.c = tracer.tanh(self.layer(self.h) + x), self.c + self.h
+            return self.h * self.c
+
+    class Holder:
+        state: Any = None
+
+    def program(decorate: Any) -> Any:
+        total, table, cell, holder = tracer.zeros(3), {"sum": tracer.zeros(3)}, Cell(), Holder()
+        holder.last = None
+
+        @decorate
+        def function(x: Any, fail: bool = False) -> Any:
+            nonlocal total
+            total = total * 0.5 + x.sum(0)
+            table["sum"] = table["sum"] + total
+            y = cell(x)
+            holder.last = y
+            holder.given, table["new"] = x, y.sum()
+            if fail:
+                raise KeyError
+            return y + total
+
+        seen = []
+        for k in range(4):
+            x = tensor(2, 3, seed=k)
+            y = function(x)
+            same = holder.given is x, cell.h.requires_grad
+            seen.append((y, total, table["sum"], table["new"], holder.last, cell.h, same))
+        before = total, dict(table), holder.last, cell.h
+        if decorate is trace:
+            with pytest.raises(KeyError):
+                function(tensor(2, 3), fail=True)
+        after = total, dict(table), holder.last, cell.h
+        assert all(x is y for x, y in zip(before[0::2], after[0::2], strict=True))
+        cell.h = None
+        seen.append(function(tensor(2, 3)))
+        (seen[2][0] ** 2).sum().backward()  # through the state of earlier calls
+        return [*seen, cell.layer.weight.grad]
+
+    agree(program)
+
+
 # ---- generators and iterators --------------------------------------------------------------------
 
 

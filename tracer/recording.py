@@ -360,20 +360,25 @@ class Recorder:
         """A plain attribute of a module is about to be set; it is put back when the trace is over."""
         self.attributes.setdefault((id(members), name), (members, name, members.get(name, _ABSENT)))
 
-    def restore_attributes(self) -> list[Callable[[], object]]:
-        """Put plain attributes back; what sets them again."""
-        again: list[Callable[[], object]] = []
+    def is_computed(self, value: Any) -> bool:
+        """Whether a value is a Tensor of this trace."""
+        return isinstance(value, Tensor) and value._recorder is self
+
+    def restore_attributes(self) -> list[tuple[Callable[[Any], object], Any]]:
+        """Put attributes back that have another plain value now, or a Tensor of the trace; (assign, new value) of each."""
+        changed: list[tuple[Callable[[Any], object], Any]] = []
         for members, name, before in self.attributes.values():
             now = members.get(name, _ABSENT)
-            if not isinstance(now, _PLAIN) or (type(now) is type(before) and now == before):
+            plain = isinstance(now, _PLAIN) and not (type(now) is type(before) and now == before)
+            if not plain and not self.is_computed(now):
                 continue
-            again.append(functools.partial(members.__setitem__, name, now))
+            changed.append((functools.partial(members.__setitem__, name), now))
             if before is _ABSENT:
                 del members[name]
             else:
                 members[name] = before
         self.attributes.clear()
-        return again
+        return changed
 
     def restore_flags(self) -> list[tuple[Holder, Flag]]:
         """Put flags back; those that programs have to set again."""

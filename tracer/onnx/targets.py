@@ -164,7 +164,8 @@ def _finish(
     given = {leaf: graph.inputs[base + k] for k, leaf in enumerate(recorded.argument_leaves)}
     first += len(changed)
     given |= {leaf: graph.outputs[first + k] for k, leaf in enumerate(recorded.mutated_arguments)}
-    for number, output in enumerate(recorded.outputs):
+    returned = recorded.outputs[: len(recorded.outputs) - len(recorded.placed)]
+    for number, output in enumerate(returned):
         if output.kind == "program":
             outputs.append(graph.outputs[output.number])
         elif output.kind == "argument":
@@ -182,7 +183,7 @@ def _finish(
             outputs.append(found)
         else:
             continue
-        names.append(f"output{number}" if len(recorded.outputs) > 1 else "output")
+        names.append(f"output{number}" if len(returned) > 1 else "output")
     for number, name in updates:
         outputs.append(graph.outputs[number])
         names.append(name)

@@ -248,7 +248,13 @@ class Entry:
             else:
                 kept = leaves[output.number] if output.kind == "argument" else output.object
                 out.append(kept.copy() if output.kind == "copy" else kept)
-        return optree.tree_unflatten(recorded.tree, out)
+        whole: Any = optree.tree_unflatten(recorded.tree, out)
+        if not recorded.placed:
+            return whole
+        returned, held = whole
+        for place, value in zip(recorded.placed, held, strict=True):
+            place(value)
+        return returned
 
     def _make_view(
         self, number: int, leaves: Sequence[Any], results: list[Any], made: set[int]

@@ -114,6 +114,8 @@ def build_guard(
     starts += [(Found(m, keep(m), type(m).__name__), {}) for m in recorded.modules]
     starts += [(Found(h, keep(h), name_of(h)), {}) for h in (*hooks, *watch.functions())]
     for found in reads(starts, keep):
+        if found.written:
+            continue
         if found.content:
             contents = contents_of(found.value)
             if contents is not None:

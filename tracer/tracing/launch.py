@@ -77,7 +77,7 @@ def build_launch(
         or recorded.result_grads
     ):
         return None
-    if entry.recorded.aliases:
+    if entry.recorded.aliases or entry.recorded.placed:
         return None
     writer = _Writer(entry)
     writer.arguments()

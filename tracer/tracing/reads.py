@@ -62,6 +62,7 @@ class Found:
     name: str
     owner: Found | None = None  # of a method: where its object was found
     content: bool = False  # of a container: its elements are read
+    written: bool = False  # a place that is assigned to; `value` means nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def reads(
     """
     waiting: deque[_Scope] = deque()
     seen: set[tuple[Any, ...]] = set()
-    told: set[tuple[str, bool]] = set()
+    told: set[tuple[str, bool, bool]] = set()
 
     def enter(item: Found, parameters: Mapping[str, Found]) -> None:
         for function, known in _called(item, keep):
@@ -103,14 +104,15 @@ def reads(
         while waiting:
             scope = waiting.popleft()
             for found in _names(scope):
-                items = (found,) if found.content else (found, *_arrays_in(found))
+                told_only = found.content or found.written
+                items = (found,) if told_only else (found, *_arrays_in(found))
                 for item in items:
-                    key = item.expression, item.content
-                    matters = item.content or _matters(item.value)
+                    key = item.expression, item.content, item.written
+                    matters = told_only or _matters(item.value)
                     if matters and item.expression and key not in told:
                         told.add(key)
                         yield item
-                if not found.content:
+                if not told_only:
                     enter(found, {})
             nested = [c for c in scope.code.co_consts if isinstance(c, types.CodeType)]
             waiting.extend(_Scope(c, scope.globals, scope.known) for c in nested)
@@ -260,7 +262,7 @@ def _scope(function: Found, known: Mapping[str, Found]) -> _Scope:
 @functools.lru_cache(4096)
 def _operations(code: types.CodeType) -> tuple[tuple[str, Any], ...]:
     """(kind, argument) of what matters here: "name", "local", "store", "attribute", "constant", "subscript", "write" (of an
-    element or attribute), "" for all else."""
+    attribute, or, without a name, of an element), "cell" and "global" (written), "" for all else."""
     result: list[tuple[str, Any]] = []
     for instruction in dis.get_instructions(code):
         name, argument = instruction.opname, instruction.argval
@@ -287,6 +289,8 @@ def _operations(code: types.CodeType) -> tuple[tuple[str, Any], ...]:
             kind = "subscript"
         elif name in _WRITES:
             kind = "write"
+        elif name in ("STORE_DEREF", "STORE_GLOBAL"):
+            kind = "cell" if name == "STORE_DEREF" else "global"
         if kind or (result and result[-1][0]):
             result.append((kind, argument if kind else None))
     return tuple(result)
@@ -337,12 +341,42 @@ def _names(scope: _Scope) -> Iterator[Found]:
         elif kind == "subscript":
             current = None if container is None else _item(container, key)
         else:
+            place = _written(kind, argument, scope, current, container, key)
+            if place is not None:
+                yield place
             current = None
         container = None
         if current is not None:
             yield current
             if _is_container(current.value) and _reads_content(operations[number + 1 : number + 3]):
                 yield replace(current, content=True)
+
+
+def _written(
+    kind: str, name: Any, scope: _Scope, owner: Found | None, container: Found | None, key: Any
+) -> Found | None:
+    """The place that code which has come here assigns to, if it is known. Modules note themselves what is set."""
+    if kind == "cell":
+        known = scope.known.get(name) if name in scope.code.co_freevars else None
+        return None if known is None else Found(None, known.expression, name, written=True)
+    if kind == "global":
+        return Found(None, f"{scope.globals.expression}[{name!r}]", name, written=True)
+    if kind != "write":
+        return None
+    if name is None:
+        if container is None or type(container.value) not in (dict, list):
+            return None
+        place = f"[{key!r}]"
+        return Found(
+            None, f"{container.expression}{place}", f"{container.name}{place}", written=True
+        )
+    if owner is None or isinstance(owner.value, (type, types.ModuleType, Tensor, *SCALARS)):
+        return None
+    own = getattr(owner.value, "__dict__", None)
+    held = inspect.getattr_static(type(owner.value), name, None)
+    if (isinstance(own, dict) and "_modules" in own) or hasattr(type(held), "__set__"):
+        return None
+    return Found(None, f"{owner.expression}.{name}", f"{owner.name}.{name}", written=True)
 
 
 def _is_container(value: Any) -> bool:

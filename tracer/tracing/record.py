@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import types
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ from tracer.tracing.evaluation import Evaluation
 from tracer.tracing.questions import Question, Questions
 from tracer.tracing.result_gradients import as_outside, result_gradients
 from tracer.tracing.signature import NAMESPACE, Leaf, has_history
-from tracer.tracing.values import GlobalGenerators, Named, NamedGenerators, PlainValues
+from tracer.tracing.values import GlobalGenerators, Named, NamedGenerators, Places
 from tracer.views import write
 
 
@@ -83,6 +84,9 @@ class Recorded:
     result_grads: list[int] = field(default_factory=list)  # results that have a `.grad`
     result_leaves: list[int] = field(default_factory=list)  # that require gradients themselves
     result_sources: list[int] = field(default_factory=list)  # of these, whose gradients are there
+    placed: list[Callable[[Any], object]] = field(
+        default_factory=list
+    )  # what takes the last outputs
     assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
     # outputs: changed state with a history
     changed_histories: list[int] = field(default_factory=list)
@@ -138,7 +142,7 @@ def record(
         n: x for n, x, leaf in zip(names, leaves, signature, strict=False) if leaf.kind == "object"
     }
     named = Named(function, objects)
-    arrays, plain = NamedArrays(named), PlainValues(named)
+    arrays, places = NamedArrays(named), Places(named)
     generators, own_generators = GlobalGenerators(), NamedGenerators(named)
     lists = NamedLists(named.found)
     try:
@@ -157,14 +161,22 @@ def record(
                     f"{name} leaves the gradient mode changed, which its compiled program would not repeat; use "
                     "`with tracer.set_grad_enabled(...):` inside, or change the mode around the call"
                 )
+            changed = [*recorder.restore_attributes(), *places.restore(recorder.is_computed)]
+            held = [value for _, value in changed if recorder.is_computed(value)]
+            if held:  # what the function has put somewhere is a result too
+                result = result, held
             recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves, sources)
             recorded.new_flags = recorder.restore_flags()
             recorded.new_flags += _volatile_since(recorder, recorded, placeholders, signature)
-            recorded.assignments = recorder.restore_attributes()
-            recorded.assignments += plain.restore()
+            recorded.assignments = [
+                functools.partial(assign, value)
+                for assign, value in changed
+                if not recorder.is_computed(value)
+            ]
+            recorded.placed = [assign for assign, value in changed if recorder.is_computed(value)]
             return recorded
     finally:
-        plain.restore()
+        places.restore(recorder.is_computed)
         recorder.questions = None  # and with it all elements, whoever keeps a Tensor of the trace
 
 

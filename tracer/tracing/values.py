@@ -1,7 +1,7 @@
-"""Plain Python values around a trace: what a traced function changes among those that it names, and what it uses up.
+"""Places that a traced function assigns to (names, attributes, items), and what it uses up.
 
-A counter or a flag that the function sets is put back when the trace is over and set when the program has run, as Tensors are. An
-iterator and the global generators of random numbers cannot be: errors.
+A counter, a flag or a Tensor that the function puts somewhere is taken away when the trace is over, and put there when the
+program has run. An iterator and generators of random numbers cannot be treated so: errors.
 
 Knows names as `reads` finds them, and nothing of Tensors.
 """
@@ -51,39 +51,56 @@ class Named:
         return f"kept[{len(self.kept) - 1}]"
 
 
-class PlainValues:
-    """The numbers, strings and the like that a function names, with their values before it is traced."""
+class Places:
+    """Where the function's code reads plain values, or assigns, with what was there before it is traced."""
 
     def __init__(self, named: Named) -> None:
         self._scope = {"fn": named.function, "kept": named.kept}
-        self._before = [(f.expression, f.value) for f in named.found if is_plain(f.value)]
+        plain = [f.expression for f in named.found if not f.content and is_plain(f.value)]
+        written = [f.expression for f in named.found if f.written]
+        self._before = {place: self._at(place) for place in (*written, *plain)}
 
-    def restore(self) -> list[Callable[[], object]]:
-        """Put back those that the trace has changed; what sets them again."""
-        again: list[Callable[[], object]] = []
-        for place, before in self._before:
-            try:
-                now = eval(place, self._scope)
-            except _GONE:
+    def _at(self, place: str) -> Any:
+        try:
+            return eval(place, self._scope)
+        except _GONE:
+            return _GONE
+
+    def restore(
+        self, is_computed: Callable[[Any], bool]
+    ) -> list[tuple[Callable[[Any], object], Any]]:
+        """Put back what was there, where the trace has left another plain value or what it computes.
+
+        Returns (assign, new value) of each.
+        """
+        changed: list[tuple[Callable[[Any], object], Any]] = []
+        for place, before in self._before.items():
+            now = self._at(place)
+            if now is before or now is _GONE:
                 continue
-            if is_plain(now) and not same(now, before):
-                assign = compile(f"{place} = value", "<tracer assignment>", "exec")
-                try:
-                    exec(assign, {**self._scope, "value": before})
-                except TypeError:
-                    continue  # an item of a tuple, and the whole of it was replaced
-                again.append(_Assignment(assign, {**self._scope, "value": now}))
-        return again
+            if not is_computed(now) and (not is_plain(now) or same(now, before)):
+                continue
+            assign = _Assignment(place, self._scope)
+            try:
+                if before is _GONE:
+                    exec(f"del {place}", self._scope)
+                else:
+                    assign(before)
+            except TypeError:
+                continue  # an item of a tuple, and the whole of it was replaced
+            changed.append((assign, now))
+        return changed
 
 
 class _Assignment:
     __slots__ = ("_code", "_scope")
 
-    def __init__(self, code: types.CodeType, scope: dict[str, Any]) -> None:
-        self._code, self._scope = code, scope
+    def __init__(self, place: str, scope: dict[str, Any]) -> None:
+        self._code = compile(f"{place} = value", "<tracer assignment>", "exec")
+        self._scope = scope
 
-    def __call__(self) -> None:
-        exec(self._code, self._scope)
+    def __call__(self, value: Any) -> None:
+        exec(self._code, {**self._scope, "value": value})
 
 
 _DRAWN = (
