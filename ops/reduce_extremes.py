@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,9 @@ def _folding(function: str, logic: str, largest: bool) -> Any:
     def folding(x: Type, result: Type) -> Folding:
         combine = f"{{a}} {logic} {{b}}" if x.dtype == "bool" else f"{function}({{a}}, {{b}})"
         start = str(extreme(x.dtype, not largest))
-        return single("best", x, result, lane(x.dtype), start, combine, exact=True)
+        found = single("best", x, result, lane(x.dtype), start, combine, exact=True)
+        # The order is free, so which of 0 and -0 is found is not: it becomes 0.
+        return replace(found, finish=("best + 0",)) if is_floating(x.dtype) else found
 
     return folding
 
@@ -90,14 +93,16 @@ def _extremum_onnx(name: str) -> Rule:
 
 def _extremum(x: Array, axes: Ints, keepdims: bool, largest: bool) -> Array:
     axes = normalize_axes(axes, x.ndim)
+    unsigned = np.zeros((), x.dtype) if is_floating(Type.of(x).dtype) else None
     if not axes:
-        return x
+        return x if unsigned is None else np.asarray(x + unsigned)
     if 0 in (x.shape[a] for a in axes):
         shape = rules.reduced_shape(Type.of(x), axes, keepdims)
         return np.full(shape, extreme(Type.of(x).dtype, not largest)).astype(x.dtype)
     function = np.max if largest else np.min
     with np.errstate(all="ignore"):
-        return np.asarray(function(x, axis=axes, keepdims=keepdims)).astype(x.dtype)
+        found = np.asarray(function(x, axis=axes, keepdims=keepdims)).astype(x.dtype)
+        return found if unsigned is None else np.asarray(found + unsigned)
 
 
 @operator(
@@ -111,7 +116,7 @@ def _extremum(x: Array, axes: Ints, keepdims: bool, largest: bool) -> Array:
     dtypes=DTYPES,
 )
 def reduce_max(x: Array, *, axes: Ints, keepdims: bool) -> Array:
-    """Largest element over axes; NaN wins. Of nothing: -inf, the smallest integer or False."""
+    """Largest element over axes; NaN wins, -0 becomes 0. Of nothing: -inf, the smallest integer or False."""
     return _extremum(x, axes, keepdims, largest=True)
 
 
@@ -126,7 +131,7 @@ def reduce_max(x: Array, *, axes: Ints, keepdims: bool) -> Array:
     dtypes=DTYPES,
 )
 def reduce_min(x: Array, *, axes: Ints, keepdims: bool) -> Array:
-    """Smallest element over axes; NaN wins. Of nothing: +inf, the largest integer or True."""
+    """Smallest element over axes; NaN wins, -0 becomes 0. Of nothing: +inf, the largest integer or True."""
     return _extremum(x, axes, keepdims, largest=False)
 
 

@@ -379,3 +379,15 @@ def test_the_entropy_of_what_is_impossible() -> None:
     found = np.asarray(tracer.grad(entropy)(np.array([0.5, 1.5, -inf])))
     wanted = np.asarray(tracer.grad(entropy)(np.array([0.5, 1.5])))
     np.testing.assert_allclose(found, [*wanted, 0.0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", [lambda f: f, trace], ids=["eager", "compiled"])
+def test_the_extremum_of_zeros_has_no_sign(form: Any) -> None:
+    """Which of 0 and -0 comes first depends on the order, which is free."""
+    for zeros in ([0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]):
+        x = np.array([zeros * 20, zeros * 20], np.float32).T
+        for function in (tracer.max, tracer.min):
+            found = np.asarray(form(lambda x, f=function: f(x, axis=0))(x))
+            assert found.tolist() == [0, 0] and not np.signbit(found).any()
+            shares = slope(lambda x, f=function: f(x, axis=0))(x)
+            np.testing.assert_allclose(shares, np.full((40, 2), 1 / 40), rtol=1e-6)
