@@ -609,6 +609,44 @@ def test_tensors_that_the_function_puts_somewhere() -> None:
     agree(program)
 
 
+def test_state_that_is_another_tensor_after_each_call_is_one_program() -> None:
+    def program(decorate: Any) -> Any:
+        class Holder:
+            state = tracer.zeros(3)
+
+        holder = Holder()
+        holder.state = tracer.zeros(3)
+        other = holder.state
+
+        @decorate
+        def function(x: Any) -> Any:
+            before = holder.state
+            holder.state = before * 0.5 + x
+            return holder.state * 2
+
+        @decorate
+        def two_names(x: Any) -> Any:
+            nonlocal other
+            holder.state = holder.state + x
+            other = other * 2 + holder.state
+            return other
+
+        seen, kept = [], []
+        for k in range(5):
+            seen.append(function(tensor(3, seed=k)))
+            kept.append(holder.state)  # the old ones stay as they are
+        holder.state = tracer.ones(3)
+        seen.append(function(tensor(3)))
+        if decorate is trace:
+            assert function.timings().traces == 1
+        holder.state = other = tracer.ones(3)
+        seen += [two_names(tensor(3, seed=k)) for k in range(3)]
+        holder.state = np.ones(3, np.float32)  # something else
+        return [*seen, *kept, function(tensor(3))]
+
+    agree(program)
+
+
 # ---- generators and iterators --------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,16 +39,32 @@ _ABSENT = object()
 
 
 class Capture:
-    """An outside Tensor or array that the trace read, or (`is_grad`) the gradient of a `Holder`: its first value in the graph."""
+    """An outside Tensor or array that the trace read, or (`is_grad`) the gradient of a `Holder`: its first value in the graph.
 
-    __slots__ = ("is_grad", "object", "value")
+    `place`: what gives the Tensor that is there now, where the function puts another one at each call.
+    """
+
+    __slots__ = ("is_grad", "object", "place", "value")
 
     def __init__(self, object_: Any, value: Value, is_grad: bool = False) -> None:
         self.object, self.value, self.is_grad = object_, value, is_grad
+        self.place: Callable[[], Any] | None = None
 
     def current(self, leaves: Sequence[Any]) -> Any:
         """What to read in a call with these argument leaves."""
+        if self.place is not None:
+            return self.place()
         return held_by(self.object, leaves)._grad if self.is_grad else self.object
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that a trace has put somewhere: how it is put there and read from there, and what was there before."""
+
+    assign: Callable[[Any], object]
+    read: Callable[[], Any]
+    before: Any
+    now: Any
 
 
 class Flags:
@@ -364,15 +380,16 @@ class Recorder:
         """Whether a value is a Tensor of this trace."""
         return isinstance(value, Tensor) and value._recorder is self
 
-    def restore_attributes(self) -> list[tuple[Callable[[Any], object], Any]]:
-        """Put attributes back that have another plain value now, or a Tensor of the trace; (assign, new value) of each."""
-        changed: list[tuple[Callable[[Any], object], Any]] = []
+    def restore_attributes(self) -> list[Change]:
+        """Put attributes back that have another plain value now, or a Tensor of the trace."""
+        changed: list[Change] = []
         for members, name, before in self.attributes.values():
             now = members.get(name, _ABSENT)
             plain = isinstance(now, _PLAIN) and not (type(now) is type(before) and now == before)
             if not plain and not self.is_computed(now):
                 continue
-            changed.append((functools.partial(members.__setitem__, name), now))
+            read = functools.partial(members.get, name)
+            changed.append(Change(functools.partial(members.__setitem__, name), read, before, now))
             if before is _ABSENT:
                 del members[name]
             else:

@@ -114,7 +114,7 @@ def build_guard(
     starts += [(Found(m, keep(m), type(m).__name__), {}) for m in recorded.modules]
     starts += [(Found(h, keep(h), name_of(h)), {}) for h in (*hooks, *watch.functions())]
     for found in reads(starts, keep):
-        if found.written:
+        if found.written or isinstance(found.value, Tensor):  # captured ones are checked below
             continue
         if found.content:
             contents = contents_of(found.value)
@@ -168,6 +168,14 @@ def build_guard(
             )
             continue
         path = paths.get(id(capture.object))
+        if capture.place is not None:
+            wanted, known = constant(capture.object._requires_grad), constant(capture.object.type)
+            lines.append(f"v = {constant(capture.place)}()")
+            lines.append(
+                f"if not isinstance(v, Tensor) or v._value is not None or v.type != {known} or v._flag_now() is not {wanted}: "
+                f"return {f'the type of {path.name} changed' if path else 'the type of state changed'!r}"
+            )
+            continue
         if path is not None:
             same(path.expression, capture.object, f"{path.name} was another object")
         if isinstance(capture.object, Tensor):

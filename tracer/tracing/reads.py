@@ -121,7 +121,7 @@ def reads(
 def _matters(value: Any) -> bool:
     return (
         is_plain(value)
-        or isinstance(value, (np.ndarray, Iterator, *GENERATORS))
+        or isinstance(value, (np.ndarray, Tensor, Iterator, *GENERATORS))
         or _is_users_function(value)
         or _is_custom(value)
     )

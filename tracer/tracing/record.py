@@ -19,7 +19,7 @@ from tracer.calls import Applied, fold
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Node, Value
 from tracer.modes import MODES, Flag, Untracked
-from tracer.recording import Capture, Flags, Holder, Recorder, ScalarCapture, recording
+from tracer.recording import Capture, Change, Flags, Holder, Recorder, ScalarCapture, recording
 from tracer.tensor import Tensor
 from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.arrays import NamedArrays
@@ -162,18 +162,20 @@ def record(
                     "`with tracer.set_grad_enabled(...):` inside, or change the mode around the call"
                 )
             changed = [*recorder.restore_attributes(), *places.restore(recorder.is_computed)]
-            held = [value for _, value in changed if recorder.is_computed(value)]
+            held = [change.now for change in changed if recorder.is_computed(change.now)]
             if held:  # what the function has put somewhere is a result too
                 result = result, held
             recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves, sources)
             recorded.new_flags = recorder.restore_flags()
             recorded.new_flags += _volatile_since(recorder, recorded, placeholders, signature)
             recorded.assignments = [
-                functools.partial(assign, value)
-                for assign, value in changed
-                if not recorder.is_computed(value)
+                functools.partial(change.assign, change.now)
+                for change in changed
+                if not recorder.is_computed(change.now)
             ]
-            recorded.placed = [assign for assign, value in changed if recorder.is_computed(value)]
+            moved = [change for change in changed if recorder.is_computed(change.now)]
+            recorded.placed = [change.assign for change in moved]
+            _follow_places(recorder, recorded, moved, named)
             return recorded
     finally:
         places.restore(recorder.is_computed)
@@ -358,6 +360,27 @@ def _aliases(
     results = {id(x): number for number, x in enumerate(tensors)}
     found = {number: alias_of(x, known) for number, x in enumerate(tensors)}
     return {number: alias for number, alias in found.items() if alias is not None}
+
+
+def _follow_places(
+    recorder: Recorder, recorded: Recorded, moved: list[Change], named: Named
+) -> None:
+    """State that is another Tensor after each call is read from its place at each call, if it is known by that place only."""
+    used = [o.object for o in recorded.outputs] + [a.base for a in recorded.aliases.values()]
+    used += [holder for holder, _ in (*recorded.grads, *recorded.read_grads, *recorded.new_flags)]
+    used += recorded.mutated
+    places = {id(change.before): change.read for change in moved}
+    for capture in recorded.captures:
+        state = capture.object
+        if (
+            id(state) in places
+            and not capture.is_grad
+            and state._requires_grad is not True
+            and named.expressions_of(state) <= 1
+            and sum(change.before is state for change in moved) == 1
+            and all(x is not state for x in used)
+        ):
+            capture.place = places[id(state)]
 
 
 def _volatile_since(

@@ -3,11 +3,12 @@
 A counter, a flag or a Tensor that the function puts somewhere is taken away when the trace is over, and put there when the
 program has run. An iterator and generators of random numbers cannot be treated so: errors.
 
-Knows names as `reads` finds them, and nothing of Tensors.
+Knows names as `reads` finds them, and of Tensors that they are one object or another.
 """
 
 from __future__ import annotations
 
+import functools
 import pickle
 import random
 import threading
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import TraceError
+from tracer.recording import Change
 from tracer.tracing.reads import GENERATORS, Found, is_plain, reads, same
 
 _GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)
@@ -46,6 +48,10 @@ class Named:
                     "a compiled program would not take the next one. Pass the element as an argument, or name a list"
                 )
 
+    def expressions_of(self, value: Any) -> int:
+        """By how many expressions the code names an object."""
+        return sum(f.value is value and not f.written for f in self.found)
+
     def _keep(self, value: Any) -> str:
         self.kept.append(value)
         return f"kept[{len(self.kept) - 1}]"
@@ -66,14 +72,9 @@ class Places:
         except _GONE:
             return _GONE
 
-    def restore(
-        self, is_computed: Callable[[Any], bool]
-    ) -> list[tuple[Callable[[Any], object], Any]]:
-        """Put back what was there, where the trace has left another plain value or what it computes.
-
-        Returns (assign, new value) of each.
-        """
-        changed: list[tuple[Callable[[Any], object], Any]] = []
+    def restore(self, is_computed: Callable[[Any], bool]) -> list[Change]:
+        """Put back what was there, where the trace has left another plain value or what it computes."""
+        changed: list[Change] = []
         for place, before in self._before.items():
             now = self._at(place)
             if now is before or now is _GONE:
@@ -88,7 +89,7 @@ class Places:
                     assign(before)
             except TypeError:
                 continue  # an item of a tuple, and the whole of it was replaced
-            changed.append((assign, now))
+            changed.append(Change(assign, functools.partial(self._at, place), before, now))
         return changed
 
 
