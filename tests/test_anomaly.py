@@ -145,6 +145,16 @@ def test_infinities_that_the_code_names_are_no_anomaly(traced: bool) -> None:
     assert "gave" in text  # an overflow is one
 
 
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+def test_a_nan_of_infinities_that_are_meant_is_one(traced: bool) -> None:
+    def all_masked(x: Any) -> Any:
+        scores = x.masked_fill(x < 10, -np.inf)
+        return scores - scores.max()
+
+    text = letter(lambda: (trace(all_masked) if traced else all_masked)(X))
+    assert text.startswith("Sub gave nan") and line_of(all_masked, 2) in text
+
+
 # ---- the mode ------------------------------------------------------------------------------------
 
 

@@ -170,7 +170,7 @@ def look_at(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> N
             _mean(y)
             continue
         operands = [_Operand(x.type, x._data(), _is_number(x) or id(x) in _MEANT) for x in inputs]
-        if _is_meant(operands) and (kind == "inf" or _PLACE.inside):
+        if _is_meant(kind, operands) and (kind == "inf" or _PLACE.inside):
             _mean(y)
             continue
         node = _PLACE.node
@@ -265,8 +265,13 @@ class GraphChecks:
                         meant[v] = node
                     continue
                 operands = [_Operand(x.type, known[x], x in meant) for x in node.inputs]
-                if _is_meant(operands):
-                    before = [meant[x] for x in node.inputs if x in meant and x not in numbers]
+                if _is_meant(kind, operands):
+                    wrong = np.isnan if kind == "nan" else np.isinf
+                    before = [
+                        meant[x]
+                        for x in node.inputs
+                        if x in meant and x not in numbers and wrong(known[x]).any()
+                    ]
                     meant[v] = before[0] if before else node
                     continue
                 self._refuse(node, v, kind, known, meant)
@@ -333,10 +338,12 @@ def _anomaly(array: Array, checks: Checks) -> str | None:
     return "inf" if checks.inf and np.isinf(array).any() else None
 
 
-def _is_meant(operands: Sequence[_Operand]) -> bool:
-    """Whether what is not finite is only passed on from numbers that the code names."""
+def _is_meant(kind: str, operands: Sequence[_Operand]) -> bool:
+    """Whether what is not finite is only passed on from numbers that the code names. A nan of infinities is a new one."""
     floating = [x for x in operands if is_floating(x.type.dtype)]
     carriers = [x for x in floating if not np.isfinite(x.array).all()]
+    if kind == "nan" and not any(np.isnan(x.array).any() for x in carriers):
+        return False
     return bool(carriers) and all(x.meant for x in carriers)
 
 
