@@ -8,10 +8,8 @@ must not know what records them.
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import threading
-import weakref
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -137,8 +135,9 @@ class _Place(threading.local):
 
 
 _PLACE = _Place()
-_MEANT: dict[int, weakref.ref[Tensor]] = {}
-"""By identity, Tensors that are not finite because of numbers in the code."""
+_MEANT: dict[int, Any] = {}
+"""Counts of changes, by identity, of memory that is not finite because of numbers in the code. All Tensors on it share them."""
+_MOST_MEANT = 10_000
 
 
 @contextlib.contextmanager
@@ -169,7 +168,7 @@ def look_at(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> N
         if not inputs:
             _mean(y)
             continue
-        operands = [_Operand(x.type, x._data(), _is_number(x) or id(x) in _MEANT) for x in inputs]
+        operands = [_Operand(x.type, x._data(), _is_number(x) or _was_meant(x)) for x in inputs]
         if _is_meant(kind, operands) and (kind == "inf" or _PLACE.inside):
             _mean(y)
             continue
@@ -203,11 +202,15 @@ def _at_line(source: str, scope: str) -> str:
 
 
 def _mean(x: Tensor) -> None:
-    _MEANT[id(x)] = weakref.ref(x, functools.partial(_forget, id(x)))
+    changes = x.changes()
+    _MEANT[id(changes)] = changes
+    if len(_MEANT) > _MOST_MEANT:
+        for number in list(_MEANT)[: _MOST_MEANT // 2]:
+            del _MEANT[number]
 
 
-def _forget(number: int, _: object) -> None:
-    _MEANT.pop(number, None)
+def _was_meant(x: Tensor) -> bool:
+    return x._changes is not None and id(x._changes) in _MEANT
 
 
 def _is_number(x: Tensor) -> bool:
