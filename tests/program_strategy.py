@@ -17,8 +17,8 @@ from ops.operator import TABLE, Operator
 from ops.types import DTYPES, is_floating
 from tests.program_drawing import Choices, Drawer, Drawn, Program, Seeded
 from tests.program_recipes import recipes_of
+from tracer.autograd.compiled_history import replay
 from tracer.autograd.engine import grad
-from tracer.autograd.history import replay
 from tracer.dispatch import BUILDER
 from tracer.graph import Graph, Value
 from tracer.recording import Recorder, recording

@@ -12,8 +12,8 @@ import optree
 
 from ops.errors import GradError
 from ops.types import Type
+from tracer.autograd.compiled_history import CompiledNode, replay
 from tracer.autograd.engine import backward
-from tracer.autograd.history import CompiledNode, replay
 from tracer.autograd.hooks import functions_of
 from tracer.dispatch import BUILDER
 from tracer.execution import Executable

@@ -15,7 +15,7 @@ import numpy as np
 
 from codegen.memory import allocate
 from ops.types import numpy_dtype
-from tracer.autograd.history import CompiledNode
+from tracer.autograd.compiled_history import CompiledNode
 from tracer.modes import MODES
 from tracer.nn.parameter import Parameter
 from tracer.recording import Holder

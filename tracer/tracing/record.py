@@ -13,7 +13,7 @@ import numpy as np
 import optree
 
 from ops.errors import TraceError
-from tracer.autograd.history import Outside
+from tracer.autograd.compiled_history import Outside
 from tracer.autograd.hooks import refuse_left_over
 from tracer.calls import Applied, fold
 from tracer.functions.creation import copied
