@@ -472,6 +472,19 @@ def test_a_list_that_is_read_and_changed_is_an_error_and_a_cache_is_not() -> Non
 
     with pytest.raises(TraceError, match=r"the list history is read and changed"):
         grows(tensor(3))
+    assert history == [0.0]
+    states = [tracer.zeros(3), tracer.ones(3)]
+
+    @trace
+    def layers(x: Any) -> Any:
+        for k in range(2):
+            states[k] = states[k] + x
+        return states[1]
+
+    kept = list(states)
+    with pytest.raises(TraceError, match=r"the list states is read and changed"):
+        layers(tensor(3))
+    assert all(x is y for x, y in zip(states, kept, strict=True))
 
     def program(decorate: Any) -> Any:
         cache: dict[str, Any] = {}

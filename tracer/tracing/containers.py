@@ -19,13 +19,13 @@ MOST_ELEMENTS = 512  # of a container and those in it
 class Contents:
     """The elements that a container had."""
 
-    __slots__ = ("_ids", "_inner", "_items", "_kind")
+    __slots__ = ("_ids", "_inner", "_kind", "items")
 
     def __init__(self, container: Any) -> None:
         self._kind = type(container)
-        self._items = _elements(container)  # alive, so that their ids stay theirs
-        self._ids = [*map(id, self._items)]
-        self._inner = [(k, Contents(x)) for k, x in enumerate(self._items) if type(x) in CONTAINERS]
+        self.items = _elements(container)  # alive, so that their ids stay theirs
+        self._ids = [*map(id, self.items)]
+        self._inner = [(k, Contents(x)) for k, x in enumerate(self.items) if type(x) in CONTAINERS]
 
     def are_in(self, container: Any) -> bool:
         """Whether a container has them now."""
@@ -33,7 +33,7 @@ class Contents:
             return False
         items = _elements(container)
         if [*map(id, items)] != self._ids and (
-            len(items) != len(self._items) or not all(map(_equal, items, self._items))
+            len(items) != len(self.items) or not all(map(_equal, items, self.items))
         ):
             return False
         return all(contents.are_in(items[k]) for k, contents in self._inner)
@@ -67,6 +67,12 @@ class NamedLists:
     def __init__(self, found: list[Found]) -> None:
         lists = [f for f in found if f.content and type(f.value) is list]
         self._before = [(f, contents_of(f.value)) for f in lists]
+
+    def restore(self) -> None:
+        """Put back the elements of those that the trace has changed."""
+        for found, contents in self._before:
+            if contents is not None and not contents.are_in(found.value):
+                found.value[:] = contents.items
 
     def check(self) -> None:
         """Raise `TraceError` for one that the trace has changed."""

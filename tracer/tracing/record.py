@@ -179,6 +179,7 @@ def record(
             return recorded
     finally:
         places.restore(recorder.is_computed)
+        lists.restore()
         recorder.questions = None  # and with it all elements, whoever keeps a Tensor of the trace
 
 
