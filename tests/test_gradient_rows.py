@@ -391,3 +391,30 @@ def test_the_extremum_of_zeros_has_no_sign(form: Any) -> None:
             assert found.tolist() == [0, 0] and not np.signbit(found).any()
             shares = slope(lambda x, f=function: f(x, axis=0))(x)
             np.testing.assert_allclose(shares, np.full((40, 2), 1 / 40), rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", [lambda f: f, trace], ids=["eager", "compiled"])
+def test_a_model_learns_from_data_with_holes(form: Any) -> None:
+    """Targets that are missing are masked after they have been used."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((64, 3)).astype(np.float32)
+    truth = np.array([[1.0], [-2], [0.5]], np.float32)
+    targets = x @ truth + 3
+    targets[::3] = nan
+    targets[1::7] = inf
+    model = tracer.nn.Linear(3, 1)
+    optimizer = tracer.optim.SGD(model.parameters(), lr=0.2)
+
+    @form
+    def step(x: Any, y: Any) -> Any:
+        errors = tracer.where(tracer.isfinite(y), (model(x) - y) ** 2, 0.0)
+        loss = errors.sum() / tracer.isfinite(y).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(60):
+        loss = step(x, targets)
+    assert loss.item() < 1e-8
+    np.testing.assert_allclose(model.weight.detach().numpy().T, truth, atol=1e-4)
