@@ -104,7 +104,8 @@ def used(function: types.FunctionType) -> Iterator[Used]:
                 f"{described(function)} uses the name {name}, which is not defined (yet)"
             )
     for key in ("__defaults__", "__kwdefaults__", "__code__"):
-        yield Used(key, getattr(function, key), function, key)
+        value = getattr(function, key)
+        yield Used(key, dict(value) if isinstance(value, dict) else value, function, key)
 
 
 def _present(function: types.FunctionType, found: Used) -> Any:
@@ -145,6 +146,8 @@ class Content:
 
 
 def _same(now: Any, then: Any) -> bool:
+    if isinstance(now, dict) and isinstance(then, dict):  # defaults, which may be changed in place
+        return now.keys() == then.keys() and all(_same(now[k], then[k]) for k in now)
     return now is then or (
         type(now) is type(then) and isinstance(now, _NUMBERS) and repr(now) == repr(then)
     )
@@ -299,12 +302,24 @@ def rebuilt(function: types.FunctionType, jit: Jit, instead: Instead | None = No
             cells.append(types.CellType(value))
         elif isinstance(u.holder, dict) and u.holder is not vars(builtins):
             names[u.name] = value
-    made = types.FunctionType(
-        function.__code__, names, function.__name__, function.__defaults__, tuple(cells) or None
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
+    code, defaults = _positional(function)
+    made = types.FunctionType(code, names, function.__name__, defaults, tuple(cells) or None)
+    if code is function.__code__:
+        made.__kwdefaults__ = function.__kwdefaults__
     made.__module__ = function.__module__
     return jit(made)
+
+
+def _positional(function: types.FunctionType) -> tuple[types.CodeType, tuple[Any, ...] | None]:
+    """Code and defaults with keyword-only parameters as positional ones, where all have defaults: Numba knows no others."""
+    code, defaults = function.__code__, function.__defaults__
+    given = function.__kwdefaults__ or {}
+    start, count = code.co_argcount, code.co_kwonlyargcount
+    only = code.co_varnames[start : start + count]
+    if not only or code.co_flags & inspect.CO_VARARGS or any(name not in given for name in only):
+        return code, defaults
+    positional = code.replace(co_argcount=start + count, co_kwonlyargcount=0)
+    return positional, (*(defaults or ()), *(given[name] for name in only))
 
 
 def _compilable(value: Any, jit: Jit, instead: Instead) -> Any:

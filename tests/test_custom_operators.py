@@ -194,6 +194,29 @@ def test_a_constant_that_changes_makes_another_operator() -> None:
         K = before
 
 
+def test_operands_may_be_named_and_constants_keyword_only() -> None:
+    def weighted(x, y, *, t=2.0):
+        return x * t - y
+
+    own = tracer.op(weighted, derivative=(lambda x, y, *, t=2.0: t, None))
+    f = trace(lambda x, y: own(y=y, x=x))
+    x = tracer.tensor(X, requires_grad=True)
+    for t in (2.0, 3.0):
+        weighted.__kwdefaults__["t"] = t
+        near(own(X, y=X + 1), X * t - X - 1)
+        near(f(x, X + 1), X * t - X - 1)
+    f(x, X).sum().backward()
+    near(x.grad, np.full(4, 2.0))
+    for call, message in (
+        (lambda: own(X, X, y=X), "got y, which it has got already"),
+        (lambda: own(X, X, t=1.0), "got t, a parameter with a default, which is a constant"),
+        (lambda: own(X, z=X), "got z, which the function does not have"),
+        (lambda: own(y=X), "got 1 operands"),
+    ):
+        with pytest.raises(tracer.ArgumentError, match=message):
+            call()
+
+
 def test_another_operator_under_the_same_name_is_noticed() -> None:
     own = soft
     f = trace(lambda x: own(x))
@@ -393,6 +416,7 @@ def test_a_derivative_of_several_operands_must_give_as_many() -> None:
 
 
 def test_it_can_be_copied_and_pickled_by_its_name() -> None:
+    assert pickle.loads(pickle.dumps(blend)) is blend and pickle.loads(pickle.dumps(soft)) is soft
     assert copy.deepcopy(third) is third
     assert pickle.loads(pickle.dumps(third)) is third
 

@@ -7,7 +7,9 @@ Knows how an operator's record is made of a function and its derivative. What a 
 from __future__ import annotations
 
 import functools
+import inspect
 import re
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FunctionType, MappingProxyType
@@ -93,15 +95,17 @@ class CustomOperator:
             self._current = found, record
             return record
 
-    def __call__(self, *operands: Any) -> Tensor:
+    def __call__(self, *operands: Any, **named: Any) -> Tensor:
         """The function of each element. Integers and bools become float32."""
-        return _call(self, operands)
+        return _call(self, operands, named)
 
     def __repr__(self) -> str:
         return f"<operator {self.name} of {described(self.function)}>"
 
     def __reduce__(self) -> str:
-        return self.function.__qualname__
+        module = sys.modules.get(self.function.__module__)
+        names = () if module is None else vars(module).items()
+        return next((name for name, value in names if value is self), self.function.__qualname__)
 
     def __deepcopy__(self, memo: Any) -> CustomOperator:
         return self
@@ -112,7 +116,9 @@ def _refused(error: FunctionError) -> ArgumentError:
 
 
 @public
-def _call(custom: CustomOperator, operands: tuple[Any, ...]) -> Tensor:
+def _call(custom: CustomOperator, operands: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
+    if named:
+        operands = _in_order(custom, operands, named)
     if len(operands) != len(custom.operands):
         listed = ", ".join(custom.operands)
         raise ArgumentError(f"{custom.name} takes ({listed}), got {len(operands)} operands")
@@ -122,6 +128,28 @@ def _call(custom: CustomOperator, operands: tuple[Any, ...]) -> Tensor:
         raise _refused(error) from None
     result: Tensor = apply_operator(record, tuple(prepare(*operands, floating=True)), {})
     return result
+
+
+def _in_order(
+    custom: CustomOperator, operands: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Operands with those that were passed by name in their places."""
+    left = custom.operands[len(operands) :]
+    wrong = next((name for name in named if name not in left), None)
+    if wrong is not None:
+        if wrong in custom.operands:
+            why = "which it has got already"
+        elif wrong in inspect.signature(custom.function).parameters:
+            why = (
+                "a parameter with a default, which is a constant of the operator; make another operator for another constant, "
+                "or give the parameter no default"
+            )
+        else:
+            why = "which the function does not have"
+        raise ArgumentError(
+            f"{custom.name} takes ({', '.join(custom.operands)}), got {wrong}, {why}"
+        )
+    return (*operands, *(named[name] for name in left if name in named))
 
 
 # ---- names ---------------------------------------------------------------------------------------
