@@ -891,6 +891,28 @@ def test_the_forms_that_symbolic_can_build() -> None:
     assert [o.type.tensor_type.elem_type for o in model.graph.output] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        *({"value_t": t} for t in (2.0, [2.0], np.float32(2))),
+        *({"value": 2.0}, {"value_f": 2.0}, {"value_float_f": 2.0}, {"value_t": None}),
+    ],
+    ids=str,
+)
+def test_constants_of_forms_are_of_the_type_that_tensors_have(attribute) -> None:
+    class Doubled(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def symbolic(g, x):  # a Tensor that is made here is a constant, also in a trace
+            given = {k: tracer.tensor(1.0) * 2 if v is None else v for k, v in attribute.items()}
+            return g.op("Mul", x, g.op("Constant", **given))
+
+    near(run(model_of(lambda x: Doubled.apply(x), X), X)[0], 2 * X)
+
+
 def exported(symbolic):
     function = type(
         "Made",

@@ -15,6 +15,8 @@ from ops.dims import Dim
 from ops.errors import ArgumentError, ExportError, TracerError
 from ops.forms import SUFFIXES, Form, FormNode, Operand, Reference
 from ops.types import Type
+from tracer.functions.creation import array_of
+from tracer.modes import MODES
 from tracer.tensor import Tensor
 
 
@@ -120,9 +122,8 @@ def _attribute(opname: str, key: str, value: Any) -> tuple[str, Any]:
     try:
         match suffix:
             case "_t":
-                return key, _array(
-                    np.asarray(value) if listed or isinstance(value, int | float) else value
-                )
+                numbers = listed or isinstance(value, int | float)
+                return key, _array(array_of(value) if numbers else value)
             case "_f":
                 found: tuple[Any, ...] = tuple(float(_plain(v)) for v in parts)
             case "_i":
@@ -167,16 +168,20 @@ def _suffix_of(parts: tuple[Any, ...]) -> str:
 def build_form(symbolic: Callable[..., Any], name: str, inputs: Sequence[Any], wanted: int) -> Form:
     """The form that `symbolic` builds; where it fails, one that says why, for the day when it is exported.
 
-    `inputs`: types for what is a Tensor, anything else as it is.
+    `inputs`: types for what is a Tensor, anything else as it is. What it computes with Tensors, such as a constant, is no part of
+    a trace.
     """
     g = SymbolicGraph()
     values = [g.input(x) if isinstance(x, Type) else x for x in inputs]
     count = sum(isinstance(x, Type) for x in inputs)
+    recorder, MODES.recorder = MODES.recorder, None
     try:
         return g.form(count, symbolic(g, *values), wanted)
     except Exception as error:
         kind = "" if isinstance(error, TracerError) else f"{type(error).__name__}: "
         return Form(count, problem=f"{name}.symbolic failed: {kind}{error}")
+    finally:
+        MODES.recorder = recorder
 
 
 def form_of(function: Any, args: Sequence[Any], results: Sequence[Tensor]) -> Form | None:

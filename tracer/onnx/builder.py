@@ -29,6 +29,15 @@ _SUFFIXES = SUFFIXES
 STANDARD_DOMAINS = ("", "onnx", "ai.onnx")
 
 
+def _elements(value: Any) -> Any:
+    """The elements of a constant; Python's floats are float32, as in Tensors."""
+    if isinstance(value, ArrayData):
+        return value.array
+    array = np.asarray(value)
+    of_python = isinstance(value, float | tuple | list)
+    return array.astype(np.float32) if of_python and array.dtype == np.float64 else array
+
+
 class OnnxBuilder(RuleBuilder):
     """Builds a model at one opset.
 
@@ -61,8 +70,10 @@ class OnnxBuilder(RuleBuilder):
         if domain not in STANDARD_DOMAINS:
             return self._foreign(domain, plain, inputs, outputs, attrs)
         name = plain
-        if name == "Constant" and (value := attrs.get("value_t", attrs.get("value"))) is not None:
-            return self.array(value.array if isinstance(value, ArrayData) else np.asarray(value))
+        if name == "Constant":
+            for key in ("value", *(f"value{suffix}" for suffix in ("_t", "_f", "_i"))):
+                if attrs.get(key) is not None:
+                    return self.array(_elements(attrs[key]))
         found = schema(name, self.opset)
         given = tuple(self._input(x, inputs) for x in inputs)
         while given and given[-1] is None:
