@@ -14,6 +14,7 @@ import re
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -586,7 +587,12 @@ def test_tensors_that_the_function_puts_somewhere() -> None:
     class Holder:
         state: Any = None
 
+    class Slotted:
+        __slots__ = ("count", "state")
+
     def program(decorate: Any) -> Any:
+        slotted, counter = Slotted(), Counter()
+        slotted.count, slotted.state = 1.0, tracer.zeros(3)
         total, table, cell, holder = tracer.zeros(3), {"sum": tracer.zeros(3)}, Cell(), Holder()
         holder.last = None
 
@@ -598,6 +604,8 @@ def test_tensors_that_the_function_puts_somewhere() -> None:
             y = cell(x)
             holder.last = y
             holder.given, table["new"] = x, y.sum()
+            slotted.count, slotted.state = slotted.count + 1, slotted.state + x[0]
+            counter["calls"] += 1
             if fail:
                 raise KeyError
             return y + total
@@ -608,6 +616,7 @@ def test_tensors_that_the_function_puts_somewhere() -> None:
             y = function(x)
             same = holder.given is x, cell.h.requires_grad
             seen.append((y, total, table["sum"], table["new"], holder.last, cell.h, same))
+            seen.append((slotted.count, slotted.state, counter["calls"]))
         before = total, dict(table), holder.last, cell.h
         if decorate is trace:
             with pytest.raises(KeyError):
@@ -616,7 +625,7 @@ def test_tensors_that_the_function_puts_somewhere() -> None:
         assert all(x is y for x, y in zip(before[0::2], after[0::2], strict=True))
         cell.h = None
         seen.append(function(tensor(2, 3)))
-        (seen[2][0] ** 2).sum().backward()  # through the state of earlier calls
+        (seen[4][0] ** 2).sum().backward()  # through the state of earlier calls
         return [*seen, cell.layer.weight.grad]
 
     agree(program)

@@ -14,7 +14,7 @@ import inspect
 import random
 import sysconfig
 import types
-from collections import Counter, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,6 +47,7 @@ _BETWEEN = frozenset(
 )
 
 
+_INDEXED = (dict, list, tuple, OrderedDict, defaultdict)
 _WRITES = frozenset(("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "DELETE_ATTR"))
 _READING = frozenset(
     ("items", "values", "keys", "get", "copy", "index", "count", "union", "__getitem__")
@@ -364,7 +365,7 @@ def _written(
     if kind != "write":
         return None
     if name is None:
-        if container is None or type(container.value) not in (dict, list):
+        if container is None or type(container.value) not in (*_INDEXED, Counter):
             return None
         place = f"[{key!r}]"
         return Found(
@@ -374,7 +375,10 @@ def _written(
         return None
     own = getattr(owner.value, "__dict__", None)
     held = inspect.getattr_static(type(owner.value), name, None)
-    if (isinstance(own, dict) and "_modules" in own) or hasattr(type(held), "__set__"):
+    in_slot = isinstance(held, types.MemberDescriptorType)
+    if (isinstance(own, dict) and "_modules" in own) or (
+        hasattr(type(held), "__set__") and not in_slot
+    ):
         return None
     return Found(None, f"{owner.expression}.{name}", f"{owner.name}.{name}", written=True)
 
@@ -405,7 +409,9 @@ def _global(names: Found, name: str) -> Found | None:
 
 def _item(container: Found, key: Any) -> Found | None:
     value = container.value
-    if type(value) not in (dict, list, tuple) or not isinstance(key, SCALARS):
+    if type(value) not in (*_INDEXED, Counter) or not isinstance(key, SCALARS):
+        return None
+    if type(value) is defaultdict and key not in value:  # asking would put it there
         return None
     try:
         return Found(value[key], f"{container.expression}[{key!r}]", f"{container.name}[{key!r}]")
