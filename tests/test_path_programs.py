@@ -43,7 +43,7 @@ class World:
 def outcome(function: Callable[..., Any], *args: Any) -> Any:
     try:
         return [np.array(x) for x in function(*args)]
-    except (ValueError, tracer.BoundsError) as error:
+    except (ValueError, tracer.BoundsError, tracer.GradError) as error:
         return error
 
 
@@ -83,6 +83,9 @@ def test_a_random_function(seed: int, tmp_path: Path) -> None:
         after = before if isinstance(wanted, Exception) else world.state()
         world.restore(before)
         given = x.copy() if number % 3 == 2 else tracer.tensor(x)
+        if isinstance(wanted, tracer.GradError):  # an old value is gone, which a trace still has
+            outcome(compiled, given)
+            continue
         try:
             same(wanted, outcome(compiled, given))
             same(after, world.state())
