@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,6 @@ import pytest
 import tracer
 import tracer.nn.functional as F
 from tracer import Variable, nn, optim, trace
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 class Block(nn.Module):
@@ -145,10 +141,3 @@ def test_a_value_that_a_gradient_needs_was_overwritten() -> None:
         tracer.GradError, match=r"changed in place(.|\n)*test_autograd_page\.py:\d+"
     ):
         y.backward()
-
-
-def test_the_code_of_the_documentation_runs() -> None:
-    text = (ROOT / "docs" / "autograd.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {"__name__": "documentation"}
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)):
-        exec(compile(block, f"autograd.md, block {number}", "exec"), names)

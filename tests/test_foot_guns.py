@@ -10,14 +10,12 @@ import functools
 import gc
 import pickle
 import random
-import re
 import threading
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +28,6 @@ from tracer.tensor import Tensor
 
 Program = Callable[[Callable[[Any], Any]], Any]
 FACTOR = 2.0
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def array(*shape: int, seed: int = 0) -> np.ndarray:
@@ -951,10 +948,3 @@ def test_thousands_of_shapes_keep_a_bounded_number_of_programs() -> None:
         assert y.shape == (2000,) and len(function.signatures()) == 8
     assert held[1] < held[0] * 1.02
     assert memory.statistics().idle < 64 << 20
-
-
-def test_the_code_of_the_documentation_runs() -> None:
-    text = (ROOT / "docs" / "tracing.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {"__name__": "documentation"}
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)):
-        exec(compile(block, f"tracing.md, block {number}", "exec"), names)
