@@ -301,3 +301,34 @@ def test_views_of_memory_that_was_replaced() -> None:
     new = module.state[:2]
     assert new.requires_grad
     assert new.tolist() == [3, 3]
+
+
+def test_a_captured_base_and_a_view_of_all_of_it_have_one_history() -> None:
+    b = leaf(B)
+    y = b * 2
+    whole = y[:]
+    whole.add_(1)
+
+    @trace
+    def negated() -> Any:
+        y.mul_(1)
+        return -whole
+
+    negated().sum().backward()
+    equal(b.grad, np.full(4, -2.0))
+
+
+@Ways
+def test_a_detached_view_lies_where_the_view_does(way: Way) -> None:
+    x = tracer.tensor(A)
+
+    @way
+    def change(x: Any) -> None:
+        detached = x.T.detach()
+        detached.reshape(-1).mul_(0)  # of a copy
+        detached[1].mul_(2)
+
+    change(x)
+    wanted = A.copy()
+    wanted[:, 1] *= 2
+    equal(x, wanted)

@@ -47,7 +47,7 @@ class View:
         while view is not None and view._layout is _UNKNOWN:
             chain.append(view)
             view = view.previous
-        layout = _row_major(self.base.type) if view is None else view._layout
+        layout = _layout_of(self.base) if view is None else view._layout
         for view in reversed(chain):
             if view.op is not None:
                 layout = view._layout_in(layout)
@@ -68,8 +68,8 @@ class View:
         """Whether the operator takes no copy, in a base that is row-major, as far as that is known."""
         if self.layout is not None:
             return True
-        before = self.previous
-        known = _row_major(self.base.type) if before is None else before.layout
+        before = self.base._view if self.previous is None else self.previous
+        known = _layout_of(self.base) if before is None else before.layout
         if known is not None and not _is_symbolic(self.type):
             return False  # other elements lie between
         if before is None or not _takes_order(self):
@@ -154,6 +154,11 @@ def _begin(y: Tensor, base: Tensor) -> None:
         base = recorder.inside(base)
     generation = base._generation
     y._seen, base._generation = generation, generation  # set from now on, which is quicker to read
+
+
+def _layout_of(base: Tensor) -> Strided | None:
+    """How a base lies: row-major, unless it is the `detach` of a view in a trace."""
+    return _row_major(base.type) if base._view is None else base._view.layout
 
 
 def _row_major(type_: Type) -> Strided | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ops.errors import TraceError
 from tracer.autograd.engine import cotangents_at
-from tracer.autograd.walk import is_used_up
+from tracer.autograd.walk import is_used_up, key_of
 from tracer.graph import Graph, Node, Value
 from tracer.recording import Flags, Recorder
 from tracer.tensor import Tensor
@@ -66,6 +66,8 @@ def result_gradients(
         for k, t, came in given
         if came.flag is True or (t._requires_grad is True and t._grad_fn is None)
     ]
+    # a base and a view of all of it may be one result of one node: the gradient goes there once
+    candidates = list({key_of(t): (k, t) for k, t in candidates}.values())
     sources = [t for _, t in (*candidates, *own)]
     live = _live(made, sources)
     if not live:
