@@ -784,10 +784,12 @@ def test_functions_of_the_user_ask_forward_and_backward() -> None:
     assert len(only(compiled).paths) == 4
     # a gradient that comes when the function has returned cannot decide its path
     x = tracer.tensor(ONES, requires_grad=True)
+    result = trace(f)(x, arguments[1])
+    check(result.detach(), f(x, arguments[1]).detach())
     with pytest.raises(
         tracer.TraceError, match=r"Call backward\(\) inside(?s:.*)test_paths\.py:\d+"
     ):
-        trace(f)(x, arguments[1])
+        result.backward()
 
 
 # ---- export --------------------------------------------------------------------------------------

@@ -78,3 +78,85 @@ def test_leaves_that_a_function_makes(wrap: Wrap) -> None:
             assert leaf.is_leaf and leaf.requires_grad
             (leaf * X).sum().backward()
             np.testing.assert_allclose(leaf.grad, X)
+
+
+SHIFT = tracer.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+class Doubled(Function):
+    """Its backward reads what nothing else reads."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * SHIFT
+
+
+class Failing(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        raise ValueError("not today")
+
+
+class Forward(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+
+@BOTH
+def test_what_only_a_backward_reads(wrap: Wrap) -> None:
+    w = tracer.tensor(X, requires_grad=True)
+    f = wrap(lambda x: Doubled.apply(w * x))
+    wanted = np.zeros(4, np.float32)
+    for factor in (1.0, 2.0):
+        f(tracer.tensor(X)).sum().backward()
+        wanted += X * np.asarray(SHIFT)
+        np.testing.assert_allclose(w.grad, wanted)
+        with tracer.no_grad():
+            SHIFT.mul_(factor)
+    SHIFT.copy_(tracer.tensor([1.0, 2.0, 3.0, 4.0]))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (Failing, ValueError, "not today"),
+        (Forward, tracer.GradError, "Forward has no backward"),
+    ],
+)
+def test_a_backward_that_fails_fails_when_it_is_asked_for(
+    wrap: Wrap, function: type[Function], error: type[Exception], message: str
+) -> None:
+    w = tracer.tensor(X, requires_grad=True)
+    f = wrap(lambda x: function.apply(w * x))
+    for _ in range(2):
+        y = f(tracer.tensor(X))
+        np.testing.assert_allclose(y.detach(), 2 * X * X)
+        assert y.requires_grad and not y.is_leaf
+        with pytest.raises(error, match=message):
+            y.sum().backward()
+    assert w.grad is None
+
+
+def test_a_question_of_a_backward_after_the_call_is_told_when_it_is_asked() -> None:
+    w = tracer.tensor(X, requires_grad=True)
+
+    @trace
+    def f(x):
+        y = w * x
+        y.register_hook(lambda g: g * 2 if g.sum() > 0 else g)
+        return y * 3
+
+    y = f(tracer.tensor(X))
+    np.testing.assert_allclose(y.detach(), 3 * X * X)
+    with pytest.raises(tracer.TraceError, match="its path is decided when it runs"):
+        y.sum().backward()

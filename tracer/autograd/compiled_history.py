@@ -29,7 +29,16 @@ class CompiledNode(Node):
     stand for the sources, with history: for gradients of gradients. `borrowed`: operands whose memory residuals share.
     """
 
-    __slots__ = ("again", "borrowed", "executable", "graph", "label", "residuals", "sources")
+    __slots__ = (
+        "again",
+        "borrowed",
+        "executable",
+        "graph",
+        "label",
+        "refusal",
+        "residuals",
+        "sources",
+    )
 
     def __init__(
         self,
@@ -42,6 +51,7 @@ class CompiledNode(Node):
         again: Callable[[Sequence[Tensor]], Sequence[Tensor]] | None = None,
         borrowed: Sequence[Tensor] = (),
     ) -> None:
+        self.refusal: Exception | None = None
         self.borrowed = tuple((x, x._version) for x in borrowed)
         self.graph, self.executable, self.label, self.again = graph, executable, label, again
         self.residuals, self.sources = tuple(map(packed, residuals)), tuple(sources)
@@ -57,11 +67,12 @@ class CompiledNode(Node):
         self.outputs, self.states, self.released, self.hooks = (), (), False, None
 
     @staticmethod
-    def released_node(label: str) -> CompiledNode:
-        """The history of a result whose backward ran inside the traced function."""
+    def released_node(label: str, refusal: Exception | None = None) -> CompiledNode:
+        """The history of a result whose backward ran inside the traced function, or cannot run at all: `refusal`."""
         node = CompiledNode(None, None, (), (), (), label)
         node.types = (_ANY,)
         node.released = True
+        node.refusal = refusal
         return node
 
     def name(self) -> str:
@@ -80,6 +91,8 @@ class CompiledNode(Node):
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Cotangents of the sources."""
+        if self.refusal is not None:
+            raise self.refusal.with_traceback(None)
         if self.released:
             raise GradError(
                 f"backward a second time through {self.label}: its saved Tensors are gone, or backward() already ran "

@@ -152,6 +152,10 @@ class Entry:
                     self._backward = backward
         return self._backward
 
+    def released_node(self) -> CompiledNode:
+        """The history of a result that has one, but no gradient after the call."""
+        return CompiledNode.released_node(self.recorded.graph.name, self.recorded.refusal)
+
     # ---- which path
     def agreement(self, known: Sequence[Question]) -> int:
         """How many of the first questions have the outcomes of `known`."""
@@ -225,7 +229,7 @@ class Entry:
             self._attach(results, number, inputs)
         for changed in recorded.changed_histories:
             if changed not in recorded.cotangent_outputs:
-                released = CompiledNode.released_node(recorded.graph.name)
+                released = self.released_node()
                 set_history(results[changed], released, 0)
         for holder, flag in recorded.new_flags:  # histories have begun where they did in the trace
             set_flag(held_by(holder, leaves), flag)
@@ -243,7 +247,7 @@ class Entry:
                 if result._grad_fn is None:
                     result._requires_grad = output.requires_grad
                     if output.requires_grad and output.number not in recorded.result_leaves:
-                        result.grad_fn = CompiledNode.released_node(recorded.graph.name)
+                        result.grad_fn = self.released_node()
                 out.append(result)
             else:
                 kept = leaves[output.number] if output.kind == "argument" else output.object

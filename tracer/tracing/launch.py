@@ -15,7 +15,6 @@ import numpy as np
 
 from codegen.memory import allocate
 from ops.types import numpy_dtype
-from tracer.autograd.compiled_history import CompiledNode
 from tracer.modes import MODES
 from tracer.nn.parameter import Parameter
 from tracer.recording import Holder
@@ -120,7 +119,7 @@ class _Writer:
             "guard": entry.guard,
             "fn": entry.fn,
             "keep": self.executable,  # its constants, which the program points to
-            "released": CompiledNode.released_node(self.recorded.graph.name),
+            "released": entry.released_node(),
         }
         self.parameters = "args"
         self.lines: list[str] = []

@@ -73,6 +73,7 @@ class Recorded:
     modules: list[Any]
     result_count: int
     backward: Graph | None = None
+    refusal: Exception | None = None  # why there is none
     residuals: int = 0
     applied: dict[Node, Applied] = field(default_factory=dict)
     differentiable: list[int] = field(default_factory=list)
@@ -289,10 +290,34 @@ def _finish(
     result_grads = {k: t._grad for k, t in enumerate(tensors) if t._grad is not None}
     values += [recorder.value_of(g) for g in result_grads.values()]
     refuse_left_over(recorder.hooks)
-    recorded = Recorded(
-        graph=recorder.builder.build(()),
-        captures=[*recorder.captures.values(), *(c for c, _ in recorder.grad_captures.values())],
-        scalars=list(recorder.scalars.values()),
+    own_leaves = [
+        k for k, t in enumerate(tensors) if t._requires_grad is True and t.grad_fn is None
+    ]
+    changed_state = [standing for _, standing in mutated]
+    changed_state += [placeholders[k] for k in mutated_arguments]
+    made = [*enumerate(tensors), *enumerate(changed_state, count)]
+    given = [
+        (c.value, c.object, recorder.came_with(c.object))
+        for c in recorder.captures.values()
+        if isinstance(c.object, Tensor)
+    ]
+    given += [(originals[leaf], *sources[leaf]) for leaf in dynamic]
+    own = [(k, tensors[k]) for k in own_leaves if k not in aliases]
+    gradients = result_gradients(recorder, made, given, own)
+    values += gradients.residuals
+    questions = [] if recorder.questions is None else recorder.questions.asked
+    values += [q.value for q in questions]
+    # a backward may have read more of what lies outside
+    captures = [*recorder.captures.values(), *(c for c, _ in recorder.grad_captures.values())]
+    scalars = list(recorder.scalars.values())
+    inputs = [*(c.value for c in captures), *(s.value for s in scalars)]
+    inputs += [originals[k] for k in dynamic]
+    place = {v: k for k, v in enumerate(inputs)}
+    nodes, applied = fold(recorder.builder.nodes, values, recorder.sites)
+    return Recorded(
+        graph=Graph(tuple(inputs), nodes, tuple(values), name=recorder.builder.name),
+        captures=captures,
+        scalars=scalars,
         argument_leaves=dynamic,
         outputs=outputs,
         tree=tree,
@@ -304,38 +329,22 @@ def _finish(
         flags=list(recorder.flags.values()),
         modules=list(recorder.modules.values()),
         result_count=count,
+        backward=gradients.graph,
+        refusal=gradients.refusal,
+        residuals=len(gradients.residuals),
+        applied=applied,
+        differentiable=[place[v] for v in gradients.inputs],
+        cotangent_outputs=gradients.outputs,
+        questions=questions,
         aliases=aliases,
         result_grads=list(result_grads),
-        result_leaves=[
-            k for k, t in enumerate(tensors) if t._requires_grad is True and t.grad_fn is None
+        result_leaves=own_leaves,
+        result_sources=gradients.leaves,
+        changed_histories=[
+            k for k, t in made[count:] if t._grad_fn is not None and t._requires_grad
         ],
+        recorded_changes=sorted(recorder.recorded_changes),
     )
-    recorded.recorded_changes = sorted(recorder.recorded_changes)
-    inputs = [c.value for c in recorded.captures] + [s.value for s in recorded.scalars]
-    inputs += [originals[k] for k in dynamic]
-    changed_state = [standing for _, standing in mutated]
-    changed_state += [placeholders[k] for k in mutated_arguments]
-    made = [*enumerate(tensors), *enumerate(changed_state, count)]
-    recorded.changed_histories = [
-        k for k, t in made[count:] if t._grad_fn is not None and t._requires_grad
-    ]
-    objects = [None if c.is_grad else c.object for c in recorded.captures]
-    base = len(recorded.captures) + len(recorded.scalars)
-    given = [(k, t, recorder.came_with(t)) for k, t in enumerate(objects) if isinstance(t, Tensor)]
-    given += [(base + k, *sources[leaf]) for k, leaf in enumerate(dynamic)]
-    own = [(k, tensors[k]) for k in recorded.result_leaves if k not in aliases]
-    found = result_gradients(recorder, made, given, own)
-    if found is not None:
-        recorded.backward, recorded.residuals = found.graph, len(found.residuals)
-        recorded.differentiable, recorded.result_sources = found.inputs, found.leaves
-        recorded.cotangent_outputs = found.outputs
-        values += found.residuals
-    if recorder.questions is not None:
-        recorded.questions = recorder.questions.asked
-        values += [q.value for q in recorded.questions]
-    nodes, recorded.applied = fold(recorder.builder.nodes, values, recorder.sites)
-    recorded.graph = Graph(tuple(inputs), nodes, tuple(values), name=recorder.builder.name)
-    return recorded
 
 
 def _aliases(

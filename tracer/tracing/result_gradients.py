@@ -5,12 +5,13 @@ Knows the recorder and the walk. Must not know what else becomes of a trace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ops.errors import TraceError
+from ops.errors import TraceError, TracerError
 from tracer.autograd.engine import cotangents_at
 from tracer.autograd.walk import is_used_up, key_of
+from tracer.dispatch import located
 from tracer.graph import Graph, Node, Value
 from tracer.recording import Flags, Recorder
 from tracer.tensor import Tensor
@@ -18,14 +19,18 @@ from tracer.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class ResultGradients:
-    """`graph`: from residuals and cotangents to gradients. `residuals`: the forward values that it reads. `inputs`: numbers of
-    what was given and `leaves` of what was made, that the gradients are of; `outputs`: of what the cotangents are of."""
+    """`graph`: from residuals and cotangents to gradients, None if nothing can be asked for, or nothing computed: `refusal`.
 
-    graph: Graph
-    residuals: list[Value]
-    inputs: list[int]
-    leaves: list[int]
-    outputs: list[int]
+    `residuals`: the forward values that it reads. `inputs`: values of what was given and `leaves`: numbers of what was made, that
+    the gradients are of; `outputs`: of what the cotangents are of.
+    """
+
+    graph: Graph | None = None
+    residuals: list[Value] = field(default_factory=list)
+    inputs: list[Value] = field(default_factory=list)
+    leaves: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    refusal: Exception | None = None
 
 
 def as_outside(x: Tensor, recorder: Recorder) -> Tensor:
@@ -53,10 +58,10 @@ def _is_free(node: Node) -> bool:
 def result_gradients(
     recorder: Recorder,
     made: list[tuple[int, Tensor]],
-    given: list[tuple[int, Tensor, Flags]],
+    given: list[tuple[Value, Tensor, Flags]],
     own: list[tuple[int, Tensor]],
-) -> ResultGradients | None:
-    """The gradients of what a trace has made with respect to what it was given, each with its number; None if there are none.
+) -> ResultGradients:
+    """The gradients of what a trace has made, with its numbers, with respect to what it was given, with its values.
 
     `given`: with the flags that they came with; what begins to require gradients in the trace has its history from there. `own`:
     leaves that the trace made, which are results. The recorder's nodes are those of the forward program again afterwards.
@@ -71,19 +76,29 @@ def result_gradients(
     sources = [t for _, t in (*candidates, *own)]
     live = _live(made, sources)
     if not live:
-        return None
+        return ResultGradients()
     forward_count = len(recorder.builder.nodes)
     cotangents = [Tensor.of_value(Value(t.type.strong()), recorder) for _, t in live]
     if recorder.questions is not None:
         recorder.questions.closed = True  # hooks may ask
     before = _written(recorder)
-    found = cotangents_at([t for _, t in live], sources, cotangents)
+    refusal: Exception | None = None
+    found: list[Tensor | None] = []
+    try:
+        found = cotangents_at([t for _, t in live], sources, cotangents)
+    except (
+        Exception
+    ) as error:  # of a user's backward or hook: for the day when somebody calls backward()
+        del recorder.builder.nodes[forward_count:]
+        refusal = located(error) if isinstance(error, TracerError) else error
     if _written(recorder) != before:
         raise TraceError(
             "a backward (of a Function of your own, or a hook) writes state or .grad while gradients of "
             f"{recorder.builder.name}'s results are prepared: the program for backward() outside gives gradients only. Call "
             "backward() inside the traced function, where everything that it does is part of the program"
         )
+    if refusal is not None:
+        return ResultGradients(refusal=refusal.with_traceback(None))
     backward_nodes = recorder.builder.nodes[forward_count:]
     recorder.builder.nodes = recorder.builder.nodes[:forward_count]
     outputs = [recorder.value_of(g) for g in found if g is not None]
