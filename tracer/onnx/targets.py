@@ -21,7 +21,8 @@ from tracer.nn.module import Module
 from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path
 from tracer.tracing.guards import build_guard
-from tracer.tracing.record import NeedNumber, Recorded, record
+from tracer.tracing.record import NeedNumber, record
+from tracer.tracing.recorded import Recorded
 from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 from tracer.tracing.traced import TracedFunction
 from tracer.view_links import part_of

@@ -25,7 +25,7 @@ from tracer.tensor import Tensor, intern
 from tracer.tracing.guarded import Departure, GuardedExecutable
 from tracer.tracing.guards import build_guard
 from tracer.tracing.questions import Question
-from tracer.tracing.record import Recorded
+from tracer.tracing.recorded import Recorded
 from tracer.tracing.signature import Leaf
 from tracer.views import set_flag, set_history
 

@@ -20,7 +20,7 @@ from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.arrays import is_small, lenders
 from tracer.tracing.containers import contents_of
 from tracer.tracing.reads import SCALARS, Found, is_plain, reads
-from tracer.tracing.record import Recorded
+from tracer.tracing.recorded import Recorded
 
 Guard = Callable[[Any, Sequence[Any]], str | None]
 

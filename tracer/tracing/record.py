@@ -6,7 +6,6 @@ import functools
 import itertools
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,18 @@ import optree
 from ops.errors import TraceError
 from tracer.autograd.compiled_history import Outside
 from tracer.autograd.hooks import refuse_left_over
-from tracer.calls import Applied, fold
+from tracer.calls import fold
 from tracer.functions.creation import copied
-from tracer.graph import Graph, Node, Value
+from tracer.graph import Graph, Value
 from tracer.modes import MODES, Flag, Untracked
-from tracer.recording import Capture, Change, Flags, Holder, Recorder, ScalarCapture, recording
+from tracer.recording import Change, Flags, Holder, Recorder, recording
 from tracer.tensor import Tensor
 from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.arrays import NamedArrays
 from tracer.tracing.containers import NamedLists
 from tracer.tracing.evaluation import Evaluation
 from tracer.tracing.questions import Question, Questions
+from tracer.tracing.recorded import Output, Recorded
 from tracer.tracing.result_gradients import as_outside, result_gradients
 from tracer.tracing.signature import NAMESPACE, Leaf, has_history
 from tracer.tracing.values import GlobalGenerators, Named, NamedGenerators, Places
@@ -37,62 +37,6 @@ class NeedNumber(BaseException):
 
     def __init__(self, leaf: int) -> None:
         self.leaf = leaf
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where a leaf of the result comes from.
-
-    `kind`: "program" (its output number), "argument" (leaf number), "object", or "copy" (of the object).
-    """
-
-    kind: str
-    number: int = 0
-    object: Any = None
-    requires_grad: Flag = False
-
-
-@dataclass(slots=True)
-class Recorded:
-    """A trace that is over. Graph inputs: captures, scalars, then dynamic argument leaves. Graph outputs: results, then new
-    values of mutated Tensors, then gradients, then gradients of arguments that have a history outside, then what the backward
-    graph needs, then what Python asked for. `applied`: how calls of Functions in the graph are made again on Tensors, with
-    their own gradients."""
-
-    graph: Graph
-    captures: list[Capture]
-    scalars: list[ScalarCapture]
-    argument_leaves: list[int]
-    outputs: list[Output]
-    tree: Any
-    mutated: list[Tensor]
-    mutated_arguments: list[int]
-    grads: list[tuple[Holder, bool]]
-    read_grads: list[tuple[Holder, bool]]
-    flags: list[tuple[Any, str, bool]]  # whether options of optimisers are 0
-    modules: list[Any]
-    result_count: int
-    backward: Graph | None = None
-    refusal: Exception | None = None  # why there is none
-    residuals: int = 0
-    applied: dict[Node, Applied] = field(default_factory=dict)
-    differentiable: list[int] = field(default_factory=list)
-    cotangent_outputs: list[int] = field(default_factory=list)
-    new_flags: list[tuple[Holder, Flag]] = field(default_factory=list)  # of `requires_grad`
-    questions: list[Question] = field(default_factory=list)
-    onward: list[int] = field(default_factory=list)  # arguments whose gradient goes on outside
-    aliases: dict[int, Alias] = field(default_factory=dict)
-    result_grads: list[int] = field(default_factory=list)  # results that have a `.grad`
-    result_leaves: list[int] = field(default_factory=list)  # that require gradients themselves
-    result_sources: list[int] = field(default_factory=list)  # of these, whose gradients are there
-    placed: list[Callable[[Any], object]] = field(
-        default_factory=list
-    )  # what takes the last outputs
-    assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
-    # outputs: changed state with a history
-    changed_histories: list[int] = field(default_factory=list)
-    # arguments whose changes are recorded for gradients, so that they must not be leaves
-    recorded_changes: list[int] = field(default_factory=list)
 
 
 def record(
@@ -246,36 +190,10 @@ def _finish(
         id(placeholders[k]): k for k in dynamic if k not in changed or k in mutated_arguments
     }
     result_leaves, tree = optree.tree_flatten(result, none_is_leaf=True, namespace=NAMESPACE)
-    outputs: list[Output] = []
-    values: list[Value] = []
-    numbers: dict[int, int] = {}
-    tensors: list[Tensor] = []
     rebound = recorder.restore()
-    olds = {id(old): old for old, _ in rebound}
-    for x in result_leaves:
-        if id(x) in olds:  # what a buffer was before it was assigned: its memory changes
-            x = copied(x)
-            olds[id(x)] = x  # kept alive: identities decide below
-        if isinstance(x, np.ndarray) and id(x) not in recorder.captures:
-            outputs.append(
-                Output("copy", object=x.copy())
-            )  # made in the trace: each call makes one
-        elif not isinstance(x, Tensor):
-            _refuse_unfinished(x)
-            outputs.append(Output("object", object=x))
-        elif id(x) in arguments:
-            outputs.append(Output("argument", arguments[id(x)]))
-        elif not x.is_symbolic:
-            outputs.append(Output("object", object=x))
-        else:
-            if id(x) not in numbers:
-                numbers[id(x)] = len(values)
-                strong = recorder.strengthen(x)
-                values.append(strong)
-                tensors.append(x)
-            outputs.append(Output("program", numbers[id(x)], requires_grad=x._requires_grad))
+    outputs, tensors = _outputs(recorder, result_leaves, arguments, [old for old, _ in rebound])
     aliases = _aliases(recorder, tensors, arguments)
-    values += [recorder.strengthen(x) for x in tensors[len(values) :]]
+    values = [recorder.strengthen(x) for x in tensors]
     count = len(values)
     for old, new in rebound:
         write(old, new, recorded=False)
@@ -345,6 +263,39 @@ def _finish(
         ],
         recorded_changes=sorted(recorder.recorded_changes),
     )
+
+
+def _outputs(
+    recorder: Recorder, result: Sequence[Any], arguments: dict[int, int], olds: Sequence[Tensor]
+) -> tuple[list[Output], list[Tensor]]:
+    """Where the leaves of the result come from, and those that the program computes.
+
+    `olds`: what buffers were before they were assigned, whose memory changes.
+    """
+    outputs: list[Output] = []
+    tensors: list[Tensor] = []
+    numbers: dict[int, int] = {}
+    replaced = set(map(id, olds))
+    for x in result:
+        if id(x) in replaced:
+            x = copied(x)
+        if isinstance(x, np.ndarray) and id(x) not in recorder.captures:
+            outputs.append(
+                Output("copy", object=x.copy())
+            )  # made in the trace: each call makes one
+        elif not isinstance(x, Tensor):
+            _refuse_unfinished(x)
+            outputs.append(Output("object", object=x))
+        elif id(x) in arguments:
+            outputs.append(Output("argument", arguments[id(x)]))
+        elif not x.is_symbolic:
+            outputs.append(Output("object", object=x))
+        else:
+            if id(x) not in numbers:
+                numbers[id(x)] = len(tensors)
+                tensors.append(x)  # and kept alive: identities decide
+            outputs.append(Output("program", numbers[id(x)], requires_grad=x._requires_grad))
+    return outputs, tensors
 
 
 def _aliases(
