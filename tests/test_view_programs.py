@@ -63,17 +63,17 @@ def eager(program: Program) -> tuple[list[Array], list[Any] | str]:
 def traced(program: Program) -> tuple[list[Array], list[Any]]:
     """The same from the graph of the traced program, interpreted: nothing is compiled."""
     xs = made_leaves(program)
-    count = 0
+    counts: list[int] = []
 
     def whole(*given: Any) -> Any:
-        nonlocal count
         variables = run(program, list(given), tracer.no_grad)
         loss(variables, VARIABLES).backward()
-        count = len(variables)
+        counts.append(len(variables))
         # copies: a leaf that is returned as it is would be no output of the graph
         return [v.detach() + 0.0 for v in variables], [x.grad for x in given[:VARIABLES]]
 
     graph = trace(whole).ir(*xs)
+    count = counts[-1]
     results = interpret(graph, [x.detach().numpy() for x in xs])
     gradients: list[Any] = list(results[count : count + VARIABLES])
     return results[:count], gradients
