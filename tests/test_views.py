@@ -332,3 +332,18 @@ def test_a_detached_view_lies_where_the_view_does(way: Way) -> None:
     wanted = A.copy()
     wanted[:, 1] *= 2
     equal(x, wanted)
+
+
+def test_memory_that_decides_and_is_changed_under_another_name_is_an_error() -> None:
+    x = tracer.tensor(A)
+    other = x.detach()
+
+    @trace
+    def change() -> None:
+        x.add_(1)
+        if other.sum() > 0:
+            x.mul_(2)
+
+    with pytest.raises(tracer.ArgumentError, match="shares memory with x"):
+        change()
+    equal(x, A)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,8 @@ _LOG = logging.getLogger("tracer.fusion")
 
 class Executable:
     """A compiled graph. `updates`: output number -> input number whose memory receives it. `shared`: numbers of outputs that
-    may share the memory of an input which they are; the others are the caller's own. `tested`: indices are tested first."""
+    may share the memory of an input which they are; the others are the caller's own. `tested`: indices are tested first.
+    `read_before`: numbers of inputs that programs before this one have read, so that it must not have changed them meanwhile."""
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class Executable:
         updates: Mapping[int, int],
         shared: Container[int] = (),
         tested: bool = True,
+        read_before: Collection[int] = (),
     ) -> None:
         from tracer import passes
         from tracer.lowering.assemble import Lowering
@@ -47,7 +49,7 @@ class Executable:
         self.forward: Graph | None = None  # of a program of gradients: what they are gradients of
         self._anomalies: Any = None
         self.updates = dict(updates)
-        self._shared = shared
+        self._shared, self._read_before = shared, frozenset(read_before)
         simple = passes.run(graph)
         tests = index_tests(simple) if tested else None
         self.check = tests and IndexCheck(Executable(tests[0], {}, tested=False), tests[1])
@@ -76,7 +78,7 @@ class Executable:
             if v not in used and k not in self.updates.values()
         )
         sizes = [
-            0 if k in self.unread else int(t.size) * t.itemsize
+            0 if k in self.unread and k not in read_before else int(t.size) * t.itemsize
             for k, (t, _) in enumerate(self._inputs)
         ]
         self.sharing = Sharing(sizes, self._names, self.updates.values())
@@ -97,7 +99,7 @@ class Executable:
         keep: list[Any] = []
         copied: list[tuple[int, Any, Tensor]] = []
         for k, (x, (type_, weak)) in enumerate(zip(inputs, self._inputs, strict=True)):
-            if weak or k in self.unread:
+            if weak or (k in self.unread and k not in self._read_before):
                 words.append(float(x) if weak else 0)
                 continue
             tensor = x if isinstance(x, Tensor) else Tensor.of_array(x)

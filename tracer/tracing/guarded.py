@@ -139,6 +139,12 @@ class GuardedExecutable:
                 rest.graph,
                 {number_of[k]: target for k, target in self.updates.items()},
                 {number_of[k] for k in rest.results if k in shared},
+                read_before={
+                    k
+                    for program in self.early
+                    for k in range(len(graph.inputs))
+                    if k not in program.executable.unread
+                },
             )
             self.late.examined = False
         self._anomalies: Any = None
