@@ -747,6 +747,35 @@ def test_results_keep_their_history_on_every_path() -> None:
     assert counts(f) == (2, 1, 1)
 
 
+class Kept(tracer.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * x, x
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return g + h
+
+
+def test_what_a_question_needed_is_kept_for_gradients_as_it_is() -> None:
+    def f(w: Any) -> Any:
+        y = w.tanh()
+        if y.sum() > 0:
+            y = y * 1
+        square, same = Kept.apply(y)
+        return square * same
+
+    compiled = trace(f)
+    for sign in (1, -1, 1):
+        x = np.arange(4, dtype=np.float32) * sign
+        grads = []
+        for function in (f, compiled):
+            w = tracer.tensor(x, requires_grad=True)
+            function(w).sum().backward()
+            grads.append(w.grad)
+        check(*grads)
+
+
 def test_nested_traced_functions_ask_in_the_outer_trace() -> None:
     inner = trace(halve)
 

@@ -209,8 +209,10 @@ class GuardedExecutable:
         return sum(program.compile_seconds for program in self._programs())
 
     def borrowed(self, numbers: Sequence[int]) -> list[int]:
-        """The inputs whose memory results of these numbers share."""
-        return [self.results[k][1] for k in numbers if self.results[k][0] == "input"]
+        """The inputs whose memory results of these numbers share. The others lie in what an early program has computed."""
+        count = len(self.graph.inputs)
+        found = [self.results[k][1] for k in numbers if self.results[k][0] == "input"]
+        return [number for number in found if number < count]
 
     def kernels(self) -> Kernels:
         """The generated kernels."""
