@@ -39,6 +39,7 @@ hypothesis.settings.register_profile(
     "fuzz", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", "2000"))
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+GOES_LOOKING = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -118,7 +119,8 @@ class KernelCount:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.compiled += kernels_compiled()
         self.by_file.update(session.config.stash.get(BY_FILE, {}))
-        if self.compiled > KERNEL_LIMIT and session.exitstatus == pytest.ExitCode.OK:
+        over = self.compiled > KERNEL_LIMIT and not GOES_LOOKING
+        if over and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -126,8 +128,9 @@ class KernelCount:
             terminalreporter.write_line(note)
         fresh = terminalreporter.config.getoption("--fresh-kernels")
         start = "from an empty cache" if fresh else "the others were cached"
-        line = f"kernels compiled: {self.compiled} ({start}; at most {KERNEL_LIMIT})"
-        if self.compiled > KERNEL_LIMIT:
+        limit = "" if GOES_LOOKING else f"; at most {KERNEL_LIMIT}"
+        line = f"kernels compiled: {self.compiled} ({start}{limit})"
+        if self.compiled > KERNEL_LIMIT and not GOES_LOOKING:
             terminalreporter.write_line(f"FAILED {line}", red=True)
         else:
             terminalreporter.write_line(line)
