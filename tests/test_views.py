@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -347,3 +349,17 @@ def test_memory_that_decides_and_is_changed_under_another_name_is_an_error() -> 
     with pytest.raises(tracer.ArgumentError, match="shares memory with x"):
         change()
     equal(x, A)
+
+
+def test_a_history_that_saved_a_view_of_what_it_became_is_no_cycle() -> None:
+    w = leaf(B)
+    states = tracer.zeros((3, 4), dtype="float64")
+    for k in (1, 2):
+        states[k] = states[k - 1] * w
+    kept = weakref.ref(states)
+    gc.disable()
+    try:
+        del states
+        assert kept() is None
+    finally:
+        gc.enable()

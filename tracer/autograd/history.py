@@ -26,7 +26,7 @@ from tracer.graph import GraphBuilder, Value
 from tracer.modes import INFERENCE, MODES
 from tracer.source import here
 from tracer.tensor import Tensor
-from tracer.views import HISTORY, frozen
+from tracer.views import HISTORY, frozen, snapshot
 
 _sequence = itertools.count()
 next_sequence: Callable[[], int] = _sequence.__next__
@@ -89,8 +89,13 @@ class Node:
                     f"{op.name} keeps its operand {short(x.type)} for the gradient, but that was made in inference mode; "
                     "use x.clone() of it"
                 )
+            if recorder is not None:
+                states.append(recorder.value_of(x))
+            else:
+                states.append(x._version)
+                if x._view is not None and not (x._requires_grad is True and x._grad_fn is None):
+                    x = snapshot(x)  # without its base, whose history may come to lead here
             saved_inputs.append(x)
-            states.append(x._version if recorder is None else recorder.value_of(x))
         for y, keep in zip(outputs, keep_outputs, strict=True):
             # without its history, which is this node: no cycle
             saved_outputs.append(frozen(y) if keep else Unsaved(y.type))
