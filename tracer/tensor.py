@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ops.errors import GradError, TraceError, TracerError
-from ops.types import Type, is_floating, numpy_dtype, short
-from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
+from ops.types import Type, numpy_dtype, short
+from tracer.modes import MODES, Flag, untracked
 from tracer.source import user_line
+from tracer.tensor_gradients import GradientMethods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from tracer.autograd.history import Node as HistoryNode
-    from tracer.autograd.hooks import AccumulateGrad, RemovableHandle
+    from tracer.autograd.hooks import AccumulateGrad
     from tracer.functions.methods import Methods
     from tracer.graph import Value
     from tracer.recording import Recorder
@@ -46,7 +45,7 @@ def is_plain(array: Array) -> bool:
     return bool(flags.c_contiguous and flags.aligned and array.dtype.isnative)
 
 
-class Tensor(Methods):
+class Tensor(GradientMethods, Methods):
     """An n-dimensional array that records what is done to it.
 
     Made by `tracer.tensor` and by operators. `np.asarray(t)` gives its array, NumPy arrays go in wherever a Tensor does.
@@ -312,128 +311,7 @@ class Tensor(Methods):
     def _version(self) -> int:
         return 0 if self._changes is None else int(self._changes[0])
 
-    # ---- gradients
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients with respect to this are wanted; results of it require them too."""
-        return self._flag_now() is True
-
-    @requires_grad.setter
-    def requires_grad(self, wanted: bool) -> None:
-        mark = self._flag_now()
-        if wanted and not is_floating(self.type.dtype):
-            raise _located(
-                GradError(f"only floating Tensors can require gradients, got {short(self.type)}")
-            )
-        if not wanted and self.grad_fn is not None:
-            raise _located(GradError("requires_grad can be cleared on leaves only; use t.detach()"))
-        if wanted and isinstance(mark, Untracked):
-            if mark.volatile:
-                raise _located(
-                    GradError(
-                        f"{short(self.type)} is volatile, so it never requires a gradient; set volatile to False first, "
-                        "or use x.data, the same memory without the flag"
-                    )
-                )
-            if MODES.grad_enabled is not INFERENCE:
-                raise _located(
-                    GradError(
-                        f"{short(self.type)} was made in inference mode and cannot require a gradient outside of it; "
-                        "use x.clone()"
-                    )
-                )
-        if wanted or mark is True:
-            self._flag(bool(wanted))
-
-    @property
-    def volatile(self) -> bool:
-        """Whether nothing that is computed from this requires gradients, whatever else it is computed from."""
-        mark = self._flag_now()
-        return isinstance(mark, Untracked) and mark.volatile
-
-    @volatile.setter
-    def volatile(self, wanted: bool) -> None:
-        if wanted and self.grad_fn is not None:
-            raise _located(GradError("volatile can be set on leaves only; use t.detach()"))
-        if wanted or self.volatile:
-            self._flag(untracked(bool(wanted), self.is_inference()))
-
-    def is_inference(self) -> bool:
-        """Whether this was made in inference mode, so that it can have no part in gradients outside of it."""
-        mark = self._flag_now()
-        return isinstance(mark, Untracked) and mark.inference
-
-    def _flag(self, flag: Flag) -> None:
-        """Change the flag; what a trace changes outside of it is changed when the program has run."""
-        if MODES.recorder is not None:
-            MODES.recorder.set_flag(self, flag)
-        else:
-            self._set_flag(flag)
-
-    def _set_flag(self, flag: Flag) -> None:
-        """Change the flag. What requires no gradient has no history."""
-        self._requires_grad = flag
-        self._grad_fn = self._grad_fn if flag is True else None  # set from now on: read often
-
-    def _flag_now(self) -> Flag:
-        if self._view is not None or MODES.recorder is not None:
-            return self._current()._requires_grad
-        return self._requires_grad
-
-    @property
-    def grad_fn(self) -> HistoryNode | None:
-        """The recorded operation that made this; None for leaves."""
-        if self._view is not None or MODES.recorder is not None:
-            return self._current()._grad_fn
-        return self._grad_fn
-
-    @grad_fn.setter
-    def grad_fn(self, node: HistoryNode | None) -> None:
-        self._grad_fn = node
-
-    def _current(self) -> Tensor:
-        from tracer.views import current
-
-        return current(self)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Set `requires_grad` and return self."""
-        self.requires_grad = requires_grad
-        return self
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether no recorded operation made this."""
-        return self.grad_fn is None
-
-    @property
-    def output_nr(self) -> int:
-        """Which result of `grad_fn`'s operation this is; 0 for a leaf."""
-        return self._current().output_number
-
-    @property
-    def grad(self) -> Tensor | None:
-        """The gradient accumulated by `backward`, or None."""
-        recorder = MODES.recorder
-        return self._grad if recorder is None else recorder.read_grad(self)
-
-    @grad.setter
-    def grad(self, value: Tensor | None) -> None:
-        if value is not None and (
-            not isinstance(value, Tensor) or value.type.strong() != self.type.strong()
-        ):
-            got = short(value.type) if isinstance(value, Tensor) else type(value).__name__
-            raise _located(
-                GradError(
-                    f"a gradient must be {short(self.type)} like its Tensor, or None, got {got}"
-                )
-            )
-        recorder = MODES.recorder
-        if recorder is None:
-            self._grad = value
-        else:
-            recorder.write_grad(self, value)
-
+    # ---- copies
     def detach(self) -> Tensor:
         """The same data without history and without requiring a gradient: a change of one shows in the other.
 
@@ -466,58 +344,6 @@ class Tensor(Methods):
             result._value, result._recorder = self._value, self._recorder
         result._changes = self.changes()
         return result
-
-    def detach_(self) -> Tensor:
-        """Drop the history of this Tensor, so that it is a leaf. Raises `GradError` for a view, whose base has it."""
-        if self._view is not None and self._view.op is not None:
-            raise GradError(
-                f"{short(self.type)} is a view of another Tensor, whose history it shares; use t.detach()"
-            )
-        if self.requires_grad:
-            self._flag(False)
-        return self
-
-    def backward(
-        self,
-        gradient: Any = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        inputs: Tensor | Sequence[Tensor] | None = None,
-    ) -> None:
-        """Accumulate gradients in `.grad` of the leaves that this depends on, or of `inputs` only.
-
-        `gradient`: of this, 1 for a Tensor of one element. `retain_graph`: whether it may be called again; as `create_graph`
-        unless given.
-        """
-        from tracer.autograd.engine import backward
-
-        backward([self], [gradient], retain_graph, create_graph, inputs)
-
-    def retain_grad(self) -> None:
-        """`backward` keeps `.grad` of this although it is no leaf. Raises `GradError` if it requires no gradient."""
-        if not self.requires_grad:
-            why = "is volatile" if self.volatile else "requires no gradient"
-            raise _located(GradError(f"{short(self.type)} {why}, so there is none to keep"))
-        now = self._current()
-        if now._grad_fn is not None:
-            self.retains_grad = True
-            now._grad_fn.retain(self, now.output_number)
-
-    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """`hook(gradient)` runs whenever the gradient of this has been computed; what it returns stands in for it.
-
-        Hooks run in the order in which they were registered, before `.grad` is written. The handle's `remove()` takes it
-        away. Raises `GradError` if this requires no gradient.
-        """
-        from tracer.autograd.hooks import register_on_tensor
-
-        return register_on_tensor(self, hook)
-
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
-        """`hook(leaf)` runs when a backward has written `.grad` of this leaf. Raises `GradError` for what is no leaf."""
-        from tracer.autograd.hooks import register_after_accumulation
-
-        return register_after_accumulation(self, hook)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if self.grad_fn is not None:
