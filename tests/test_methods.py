@@ -622,11 +622,15 @@ def test_copies_have_memory_and_history() -> None:
 
 
 def test_attached_names_do_not_hide_tensors_own() -> None:
-    tree = ast.parse(inspect.getsource(inspect.getmodule(Tensor)))
-    (cls,) = (
-        node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tensor"
-    )
-    own = {node.name for node in cls.body if isinstance(node, ast.FunctionDef)}
+    own = set()
+    for kind in (Tensor, GradientMethods):
+        tree = ast.parse(inspect.getsource(inspect.getmodule(kind)))
+        (cls,) = (
+            node
+            for node in tree.body
+            if isinstance(node, ast.ClassDef) and node.name == kind.__name__
+        )
+        own |= {node.name for node in cls.body if isinstance(node, ast.FunctionDef)}
     assert {"backward", "item"} <= own
     assert own & set(methods.names()) == set()
 

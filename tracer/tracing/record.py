@@ -294,7 +294,7 @@ def _outputs(
             if id(x) not in numbers:
                 numbers[id(x)] = len(tensors)
                 tensors.append(x)  # and kept alive: identities decide
-            outputs.append(Output("program", numbers[id(x)], requires_grad=x._requires_grad))
+            outputs.append(Output("program", numbers[id(x)], requires_grad=x._flag_now()))
     return outputs, tensors
 
 
