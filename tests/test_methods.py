@@ -14,6 +14,7 @@ import pytest
 import tracer
 from tracer import Tensor, trace
 from tracer.functions import methods
+from tracer.tensor_gradients import GradientMethods
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(1)
