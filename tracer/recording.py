@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +22,10 @@ from tracer.autograd.history import next_sequence
 from tracer.autograd.hooks import RemovableHandle
 from tracer.calls import Site
 from tracer.graph import GraphBuilder, Node, Origin, Value
-from tracer.modes import MODES, Flag
+from tracer.modes import MODES
 from tracer.source import here
+from tracer.standings import Standings
 from tracer.tensor import Tensor
-from tracer.view_links import part_of
 from tracer.views import refresh, write
 
 if TYPE_CHECKING:
@@ -67,21 +67,6 @@ class Change:
     now: Any
 
 
-class Flags:
-    """A Tensor with the flag and the history that it had before a trace changed them."""
-
-    __slots__ = ("flag", "history", "tensor")
-
-    def __init__(self, tensor: Tensor) -> None:
-        if tensor._view is not None:
-            refresh(tensor)
-        self.tensor, self.flag, self.history = tensor, tensor._requires_grad, tensor._grad_fn
-
-    def restore(self) -> None:
-        """Put them back."""
-        self.tensor._requires_grad, self.tensor._grad_fn = self.flag, self.history
-
-
 Holder = Tensor | int
 """Whose `.grad` is meant: an outside Tensor, or the number of an argument leaf, which is another Tensor at each call."""
 
@@ -107,13 +92,10 @@ class Recorder:
         self.builder = GraphBuilder(name)
         self.captures: dict[int, Capture] = {}
         self.scalars: dict[tuple[int, Any], ScalarCapture] = {}
-        self.standings: dict[
-            int, tuple[Tensor, Tensor]
-        ] = {}  # what was changed outside, and views of it that were used since: what stands for it
+        self.standings = Standings(self)
         self.arguments: dict[
             int, tuple[int, Tensor]
         ] = {}  # by placeholder: the leaf's number, the Tensor that was passed
-        self.recorded_changes: set[int] = set()  # arguments that get another history
         self.grads: dict[int, tuple[Holder, Tensor | None]] = {}
         self.onward: dict[
             int, Tensor
@@ -123,7 +105,6 @@ class Recorder:
         self.flags: dict[tuple[int, str], tuple[Any, str, bool]] = {}
         self.rebound: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor]] = {}
         self.attributes: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
-        self.flagged: dict[int, Flags] = {}
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.questions: Questions | None = None  # answers what Python asks; None where nobody can
@@ -183,16 +164,17 @@ class Recorder:
                 f"a Tensor {short(tensor.type)} of a trace that is over (or of another one) is used; it has no data: "
                 "return it from the traced function instead of keeping it in a variable"
             )
-        standing = self.inside(tensor)
+        standing = self.standings.inside(tensor)
         if standing is not tensor:
             return self.value_of(standing)
-        return self._capture(tensor, tensor.type.strong())
+        return self.capture(tensor, tensor.type.strong())
 
     def value_of_array(self, array: np.ndarray[Any, Any]) -> Tensor:
         """A NumPy array from outside, captured."""
-        return Tensor.of_value(self._capture(array, Type.of(array)), self)
+        return Tensor.of_value(self.capture(array, Type.of(array)), self)
 
-    def _capture(self, object_: Any, type_: Type) -> Value:
+    def capture(self, object_: Any, type_: Type) -> Value:
+        """The first value of something from outside, an input of the program."""
         found = self.captures.get(id(object_))
         if found is None:
             found = self.captures[id(object_)] = Capture(object_, Value(type_))
@@ -284,62 +266,6 @@ class Recorder:
         return strong
 
     # ---- writing
-    def standing(self, tensor: Tensor) -> Tensor:
-        """The Tensor that takes changes of a Tensor: itself, or what stands for one from outside until the program has run."""
-        if tensor._recorder is self:
-            return tensor
-        found = self.standings.get(id(tensor))
-        if found is None:
-            if tensor._view is not None:
-                refresh(tensor)
-            # captured, so that its memory is known to the program
-            standing = Tensor.of_value(self._capture(tensor, tensor.type.strong()), self)
-            standing._requires_grad, standing._grad_fn = tensor._requires_grad, tensor._grad_fn
-            standing.output_number, standing._generation = tensor.output_number, tensor._generation
-            standing._view, standing._seen = tensor._view, tensor._seen
-            found = self.standings[id(tensor)] = tensor, standing
-        return found[1]
-
-    def inside(self, tensor: Tensor) -> Tensor:
-        """What stands for an outside Tensor whose memory the trace has changed; else the Tensor."""
-        if tensor._recorder is self:
-            return tensor
-        found = self.standings.get(id(tensor))
-        if found is not None:
-            return found[1]
-        view = tensor._view
-        if view is None or id(view.base) not in self.standings:
-            return tensor
-        return self.standing(tensor)
-
-    def passed_as(self, tensor: Tensor) -> Tensor | None:
-        """The argument that a Tensor of the trace stands for, whose change is recorded for gradients; None for others."""
-        known = self.arguments.get(id(tensor))
-        if known is None:
-            return None
-        number, argument = known
-        self.recorded_changes.add(number)
-        return argument
-
-    @property
-    def mutated(self) -> list[tuple[Tensor, Tensor]]:
-        """What the program writes when it runs, and what stands for it; a view is written where it lies in its base."""
-        return [pair for pair in self.standings.values() if pair[1]._view is None]
-
-    def define_views(self) -> None:
-        """Captured views of what the trace changes are parts of it, and no operands of their own."""
-        first: list[Node] = []
-        for capture in self.captures.values():
-            view = getattr(capture.object, "_view", None)
-            if view is None or id(view.base) not in self.standings:
-                continue
-            builder = GraphBuilder()
-            part_of(builder, view, self.captures[id(view.base)].value)
-            *before, last = builder.nodes
-            first += [*before, replace(last, outputs=(capture.value,))]
-            capture.value = Value(capture.value.type)  # which nobody reads
-        self.builder.nodes[:0] = first
-
     def rebind(self, members: dict[str, Any], name: str, new: Tensor) -> None:
         """members[name] = new while the trace runs, where there is a Tensor of the same type.
 
@@ -360,17 +286,6 @@ class Recorder:
             members[name] = old
         self.rebound.clear()
         return [(old, new) for old, new in pairs if new is not old]
-
-    def set_flag(self, tensor: Tensor, flag: Flag) -> None:
-        """Change the flag of a Tensor. Where others know it, it is put back when the trace is over."""
-        if tensor._recorder is not self or id(tensor) in self.arguments:
-            self.flagged.setdefault(id(tensor), Flags(tensor))
-        tensor._set_flag(flag)
-        self.inside(tensor)._set_flag(flag)
-
-    def came_with(self, tensor: Tensor) -> Flags:
-        """The flag and the history of an outside Tensor as the trace found them."""
-        return self.flagged.get(id(tensor)) or Flags(tensor)
 
     def note_attribute(self, members: dict[str, Any], name: str) -> None:
         """A plain attribute of a module is about to be set; it is put back when the trace is over."""
@@ -395,18 +310,6 @@ class Recorder:
             else:
                 members[name] = before
         self.attributes.clear()
-        return changed
-
-    def restore_flags(self) -> list[tuple[Holder, Flag]]:
-        """Put flags back; those that programs have to set again."""
-        changed: list[tuple[Holder, Flag]] = []
-        for kept in self.flagged.values():
-            tensor = kept.tensor
-            if tensor._requires_grad is not kept.flag:
-                known = self.arguments.get(id(tensor))
-                changed.append((tensor if known is None else known[0], tensor._requires_grad))
-            kept.restore()
-        self.flagged.clear()
         return changed
 
     def read_grad(self, tensor: Tensor) -> Tensor | None:
@@ -468,7 +371,7 @@ class recording:  # noqa: N801 - a context manager
         MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
         MODES.packing = self.packing
         self.recorder.restore()
-        self.recorder.restore_flags()
+        self.recorder.standings.restore_flags()
         self.recorder.restore_attributes()
 
 

@@ -77,7 +77,7 @@ class GradientMethods:
     def _flag(self: Any, flag: Flag) -> None:
         """Change the flag; what a trace changes outside of it is changed when the program has run."""
         if MODES.recorder is not None:
-            MODES.recorder.set_flag(self, flag)
+            MODES.recorder.standings.set_flag(self, flag)
         else:
             self._set_flag(flag)
 

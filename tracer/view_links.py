@@ -151,7 +151,7 @@ def _begin(y: Tensor, base: Tensor) -> None:
     """y is what its base says now."""
     recorder = MODES.recorder
     if recorder is not None:
-        base = recorder.inside(base)
+        base = recorder.standings.inside(base)
     generation = base._generation
     y._seen, base._generation = generation, generation  # set from now on, which is quicker to read
 

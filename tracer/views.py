@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def resolve(x: Tensor) -> Tensor:
     """What stands for an outside Tensor that the running trace has changed; else the Tensor."""
     recorder = MODES.recorder
-    return x if recorder is None else recorder.inside(x)
+    return x if recorder is None else recorder.standings.inside(x)
 
 
 def current(x: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ def write(x: Tensor, new: Tensor, recorded: bool, fresh: bool = False) -> None:
         if recorded:
             _write_history(x, new_history, HISTORY)
     else:
-        _write_history(recorder.standing(x), new_history, BUILDER, recorded)
+        _write_history(recorder.standings.of(x), new_history, BUILDER, recorded)
 
 
 def _write_history(target: Tensor, new: Tensor, builder: Any, recorded: bool = True) -> None:
@@ -204,7 +204,7 @@ def _write_history(target: Tensor, new: Tensor, builder: Any, recorded: bool = T
     while True:
         view = target._view
         if view is not None:
-            base = view.base if recorder is None else recorder.standing(view.base)
+            base = view.base if recorder is None else recorder.standings.of(view.base)
             goes_on = recorded and view.op is not None
             with enable_grad() if goes_on else no_grad():
                 part = _replaced(builder, view, new)
@@ -255,7 +255,7 @@ def set_history(x: Tensor, node: Any, number: int) -> None:
     if recorder is None:
         _write_history(x, made, HISTORY)
     else:
-        _write_history(recorder.standing(x), made, BUILDER)
+        _write_history(recorder.standings.of(x), made, BUILDER)
 
 
 def set_flag(x: Tensor, flag: Flag) -> None:

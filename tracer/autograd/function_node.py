@@ -64,7 +64,9 @@ class SavedTensor:
         elif isinstance(self.state, Value):
             if recorder is not None and recorder.value_of(x) is not self.state:
                 x = as_it_was(self.state, self.edge, recorder)
-        elif x._version != self.state or (recorder is not None and recorder.inside(x) is not x):
+        elif x._version != self.state or (
+            recorder is not None and recorder.standings.inside(x) is not x
+        ):
             raise GradError(
                 f"a Tensor {short(x.type)} that {name} at {source} saved for backward was changed in place after "
                 f"that{changed_at(x)}, and its gradient needs the old value; change it after backward(), or make a new "

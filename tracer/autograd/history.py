@@ -170,7 +170,8 @@ class Node:
         result = []
         for x, state in zip((*self.inputs, *self.outputs), self.states, strict=False):
             if isinstance(state, int) and (
-                x._version != state or (recorder is not None and recorder.inside(x) is not x)
+                x._version != state
+                or (recorder is not None and recorder.standings.inside(x) is not x)
             ):
                 raise GradError(
                     f"an operand or result {short(x.type)} of {self.op.name} at {self.origin.source} was changed in place after "

@@ -84,7 +84,7 @@ def require_history(x: Tensor) -> None:
     _require_history(x)
     view, recorder = x._view, MODES.recorder
     if recorder is not None and (view is None or view.op is not None):
-        passed = recorder.passed_as(x if view is None else view.base)
+        passed = recorder.standings.passed_as(x if view is None else view.base)
         if passed is not None:
             _require_history(passed)
 

@@ -18,7 +18,8 @@ from tracer.calls import fold
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
 from tracer.modes import MODES, Flag, Untracked
-from tracer.recording import Change, Flags, Holder, Recorder, recording
+from tracer.recording import Change, Holder, Recorder, recording
+from tracer.standings import Flags
 from tracer.tensor import Tensor
 from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.arrays import NamedArrays
@@ -111,7 +112,7 @@ def record(
             if held:  # what the function has put somewhere is a result too
                 result = result, held
             recorded = _finish(recorder, result, placeholders, originals, dynamic, leaves, sources)
-            recorded.new_flags = recorder.restore_flags()
+            recorded.new_flags = recorder.standings.restore_flags()
             recorded.new_flags += _volatile_since(recorder, recorded, placeholders, signature)
             recorded.assignments = [
                 functools.partial(change.assign, change.now)
@@ -125,7 +126,9 @@ def record(
     finally:
         places.restore(recorder.is_computed)
         lists.restore()
-        recorder.questions = None  # and with it all elements, whoever keeps a Tensor of the trace
+        # and with these all elements and what lies outside, whoever keeps a Tensor of the trace
+        recorder.questions = None
+        del recorder.standings
 
 
 def _refuse_changed_containers(
@@ -197,8 +200,8 @@ def _finish(
     count = len(values)
     for old, new in rebound:
         write(old, new, recorded=False)
-    recorder.define_views()
-    mutated = recorder.mutated
+    recorder.standings.define_views()
+    mutated = recorder.standings.mutated
     values += [recorder.value_of(standing) for _, standing in mutated]
     values += [placeholders[k]._value for k in mutated_arguments]
     recorder.keep_changed_grads()
@@ -215,7 +218,7 @@ def _finish(
     changed_state += [placeholders[k] for k in mutated_arguments]
     made = [*enumerate(tensors), *enumerate(changed_state, count)]
     given = [
-        (c.value, c.object, recorder.came_with(c.object))
+        (c.value, c.object, recorder.standings.came_with(c.object))
         for c in recorder.captures.values()
         if isinstance(c.object, Tensor)
     ]
@@ -261,7 +264,7 @@ def _finish(
         changed_histories=[
             k for k, t in made[count:] if t._grad_fn is not None and t._requires_grad
         ],
-        recorded_changes=sorted(recorder.recorded_changes),
+        recorded_changes=sorted(recorder.standings.recorded_changes),
     )
 
 
@@ -305,7 +308,7 @@ def _aliases(
 
     What several overlapping results are views of becomes a result too.
     """
-    state = {id(standing): tensor for tensor, standing in recorder.mutated}
+    state = {id(standing): tensor for tensor, standing in recorder.standings.mutated}
 
     def known(x: Tensor) -> tuple[str, Any] | None:
         if id(x) in arguments:
@@ -349,7 +352,7 @@ def _volatile_since(
 ) -> list[tuple[Holder, Flag]]:
     """What was changed in place by something volatile, and so is volatile itself."""
     changed: list[tuple[Holder, Tensor, Flag]] = [
-        (tensor, standing, tensor._requires_grad) for tensor, standing in recorder.mutated
+        (tensor, standing, tensor._requires_grad) for tensor, standing in recorder.standings.mutated
     ]
     changed += [
         (k, placeholders[k], signature[k].requires_grad)

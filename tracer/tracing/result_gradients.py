@@ -13,7 +13,8 @@ from tracer.autograd.engine import cotangents_at
 from tracer.autograd.walk import is_used_up, key_of
 from tracer.dispatch import located
 from tracer.graph import Graph, Node, Value
-from tracer.recording import Flags, Recorder
+from tracer.recording import Recorder
+from tracer.standings import Flags
 from tracer.tensor import Tensor
 
 
@@ -35,7 +36,7 @@ class ResultGradients:
 
 def as_outside(x: Tensor, recorder: Recorder) -> Tensor:
     """A Tensor from outside with the history that it has there, whatever the trace has done to it."""
-    history = recorder.came_with(x).history
+    history = recorder.standings.came_with(x).history
     if history is None:
         return x
     result = Tensor.__new__(Tensor)
@@ -47,7 +48,7 @@ def as_outside(x: Tensor, recorder: Recorder) -> Tensor:
 
 def _written(recorder: Recorder) -> Any:
     """What the trace has written so far to what lies outside."""
-    state = {id(x): standing._value for x, standing in recorder.mutated}
+    state = {id(x): standing._value for x, standing in recorder.standings.mutated}
     return state, {k: id(gradient) for k, (_, gradient) in recorder.grads.items()}
 
 
