@@ -178,7 +178,7 @@ def run(
         for x in variables:
             getattr(x, "grad_fn", None)  # PyTorch takes a changed view for a leaf until it is asked
         try:
-            made = _apply(step, variables, no_grad)
+            made = apply_step(step, variables, no_grad)
         except Exception as error:
             if refused is None:
                 raise
@@ -189,7 +189,8 @@ def run(
     return variables
 
 
-def _apply(step: Step, variables: list[Any], no_grad: Callable[[], Any]) -> Any:
+def apply_step(step: Step, variables: list[Any], no_grad: Callable[[], Any]) -> Any:
+    """What a step makes, None for a change."""
     if step.quiet:
         with no_grad():
             return _do(step, variables)
