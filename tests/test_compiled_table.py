@@ -1,7 +1,8 @@
 """Every operator of the table: compiled equals the reference, fused with neighbours and alone; no part falls back to it.
 
 The first sample is taken in every element type, the others in one. Cases of equal shapes are one graph, in which lowering makes
-one kernel of many: the walk compiles hundreds of kernels, not thousands.
+one kernel of many; further samples of what only moves elements or is made of other operators are lowered as all programs are, and
+run un-jitted. So the walk compiles hundreds of kernels, not thousands.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import pytest
 
 from ops import samples
 from ops.accuracy import difference_in_ulp
-from ops.compute import Composite, Control, Host, Scalar
+from ops.compute import Composite, Control, Host, Reduction, Scalar
 from ops.operator import Operator, Sample
 from ops.table import TABLE
 from ops.types import Type
+from tests.plain_programs import PlainProgram
 from tracer.dispatch import run_reference
 from tracer.execution import Executable
 from tracer.graph import GraphBuilder, Value
@@ -129,34 +131,58 @@ def check(op: Operator, sample: Sample, dtype: str) -> None:
     no_part_falls_back(executable)
 
 
-def batches() -> list[Any]:
-    """Cases by their shapes, with a name for each batch."""
+def batches(compiled: bool) -> list[Any]:
+    """Cases by their shapes, with a name for each batch: those that are compiled, or the others."""
     groups: dict[Any, list[Case]] = {}
     for case in cases():
         groups.setdefault(case.shapes, []).append(case)
     found = []
     for shapes, group in groups.items():
+        if any(map(must_compile, group)) is not compiled:
+            continue
         name = ",".join("x".join(map(str, s)) or "0d" for s in shapes)
         for k in range(0, len(group), MOST):
             found.append(pytest.param(group[k : k + MOST], id=f"{name}-{k}" if k else name))
     return found
 
 
-@pytest.mark.parametrize("batch", batches())
+def must_compile(case: Case) -> bool:
+    """Whether it is the first sample, or the operator has kernel text of its own; else its kernels are like others."""
+    return case.sample is case.op.samples[0] or isinstance(case.op.compute, Scalar | Reduction)
+
+
+@pytest.mark.parametrize("batch", batches(compiled=True))
 def test_fused_with_neighbours_it_equals_the_reference(
     batch: list[Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fuse, "MOST_NODES", 10 * MOST)  # a kernel for all that fuses
-    graph = Neighbours()
-    results = [graph.add(case) for case in batch]
+    graph, results = graph_of(batch)
     built = graph.builder.build([v for values in results for v in values])
     executable = Executable(built, {})
     found = executable([Tensor.of_array(graph.arrays[v]) for v in built.inputs])
+    compare_all(batch, results, [r.array for r in found])
+    no_part_falls_back(executable)
+
+
+@pytest.mark.parametrize("batch", batches(compiled=False))
+def test_fused_with_neighbours_and_run_unjitted_it_equals_the_reference(batch: list[Case]) -> None:
+    """Other arrangements of the same kernels' elements: lowered as all programs are, and not compiled."""
+    graph, results = graph_of(batch)
+    built = graph.builder.build([v for values in results for v in values])
+    arrays = [np.array(graph.arrays[v], order="C") for v in built.inputs]
+    compare_all(batch, results, PlainProgram(built)(arrays))
+
+
+def graph_of(batch: list[Case]) -> tuple[Neighbours, list[list[Value]]]:
+    graph = Neighbours()
+    return graph, [graph.add(case) for case in batch]
+
+
+def compare_all(batch: list[Case], results: list[list[Value]], found: list[Array]) -> None:
     at = 0
     for case, values in zip(batch, results, strict=True):
-        compare(case, [r.array for r in found[at : at + len(values)]])
+        compare(case, found[at : at + len(values)])
         at += len(values)
-    no_part_falls_back(executable)
 
 
 def is_elementwise(op: Operator) -> bool:

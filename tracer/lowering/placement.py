@@ -13,13 +13,14 @@ import numpy as np
 
 from ops.compute import Constant, Replacement, Size, Strided, View
 from ops.movement import contiguous_strides
-from ops.types import Type, is_floating
+from ops.types import Type
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node, Value
 from tracer.lowering.accesses import Accesses
 from tracer.lowering.fuse import Fusion
 from tracer.lowering.groups import Group
 from tracer.lowering.layout import Buffer, Layout
+from tracer.lowering.literals import literal_of
 
 
 class Placement:
@@ -36,6 +37,7 @@ class Placement:
         self._graph, self._fusion, self._updates, self._shared = graph, fusion, updates, shared
         self.producer: dict[Value, Node] = {v: n for n in graph.nodes for v in n.outputs}
         self.buffers: dict[Value, Buffer] = {}
+        self._literals: dict[Value, Any] = {}
         self.arranged: dict[Value, Strided] = {}
         self.output_buffers: list[Buffer | None] = [None] * len(graph.outputs)
         self.copies: list[tuple[int, Value]] = []
@@ -373,15 +375,9 @@ class Placement:
     def literal(self, v: Value) -> Any:
         """The value of a 0-d constant that stands in kernels' texts, else None.
 
-        Other floats than powers of two are data, which kernels read: another epsilon or rate is no other kernel.
+        Most floats are data, which kernels read: another epsilon or rate is no other kernel.
         """
-        node = self.producer.get(v)
-        if node is None or not isinstance(node.op.compute, Constant) or v.type.shape != ():
-            return None
-        value = node.attrs["value"].array[()]
-        return None if is_floating(v.type.dtype) and _is_data_only(float(value)) else value
-
-
-def _is_data_only(number: float) -> bool:
-    """Whether compilers compute with it as with any other number: it is no power of two, 0, infinity or NaN."""
-    return math.isfinite(number) and abs(math.frexp(number)[0]) not in (0.0, 0.5)
+        if v not in self._literals:
+            consumers = self._fusion.consumers.get(v, ())
+            self._literals[v] = literal_of(self.producer.get(v), v, consumers)
+        return self._literals[v]
