@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 class Algebra:
     """What may be left out.
 
-    `neutral`: operand number -> a value that there leaves the other of two operands as it is (x * 1 = x). `involution`: applied
-    twice it changes nothing. `conversion`: it changes nothing where the result has the operand's type.
+    `neutral`: operand number -> a value that there leaves the other of two operands as it is (x * 1 = x). `cheaper`: operand
+    number -> (a value that there makes it a cheaper operator of the other operand, that operator's name, its second operand).
+    `involution`: applied twice it changes nothing. `conversion`: it changes nothing where the result has the operand's type.
     """
 
     neutral: Mapping[int, int] = field(default_factory=dict)
+    cheaper: Mapping[int, tuple[int, str, int]] = field(default_factory=dict)
     involution: bool = False
     conversion: bool = False
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ops import rules
+from ops.algebra import Algebra
 from ops.compute import Scalar
 from ops.families import FLOATING_PAIR_ERRORS, each
 from ops.operator import Input, operator
@@ -49,6 +50,7 @@ def _is_zero(g: Any, x: Any) -> Any:
     samples=BINARY,
     errors=FLOATING_PAIR_ERRORS,
     dtypes=FLOATING,
+    algebra=Algebra(cheaper={0: (1, "Add", 0), 1: (1, "Add", 0)}),  # -0 becomes 0
 )
 @rounded_once
 def multiply_no_nan(x: Array, y: Array) -> Array:

@@ -50,6 +50,21 @@ def test_neutral_operands(op: Operator) -> None:
 
 
 @pytest.mark.parametrize(
+    "op", [op for op in OPERATORS if op.algebra.cheaper], ids=lambda op: op.name
+)
+def test_cheaper_operators(op: Operator) -> None:
+    for dtype in op.dtypes:
+        x = special_values(dtype)
+        for position, (value, name, second) in op.algebra.cheaper.items():
+            operands = [x, np.full(x.shape, value, x.dtype)]
+            found = applied(op, *(operands if position else reversed(operands)))
+            other = applied(table.TABLE[name], x, np.full(x.shape, second, x.dtype))
+            number = ~np.isnan(x.astype(np.float64))  # of NaN, NaN
+            assert same_bits(found[number], other[number]), (dtype, position)
+            assert np.isnan(other.astype(np.float64)[~number]).all()
+
+
+@pytest.mark.parametrize(
     "op", [op for op in OPERATORS if op.algebra.involution], ids=lambda op: op.name
 )
 def test_involutions(op: Operator) -> None:
@@ -78,7 +93,7 @@ def test_views_that_keep_the_order(op: Operator) -> None:
 
 
 def test_some_operators_declare_each_equality() -> None:
-    for field in ("neutral", "involution", "conversion"):
+    for field in ("neutral", "cheaper", "involution", "conversion"):
         assert any(getattr(op.algebra, field) for op in OPERATORS)
 
 

@@ -177,11 +177,16 @@ def _converted_to_itself(
 def _with_neutral(
     builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
 ) -> Value | None:
-    """One operand is neutral: the other one."""
+    """One operand is neutral: the other one, or something cheaper."""
     for position, value in node.op.algebra.neutral.items():
         other = inputs[1 - position]
         if other.type == node.output.type and _uniform(made, inputs[position]) == value:
             return other
+    for position, (value, name, second) in node.op.algebra.cheaper.items():
+        other = inputs[1 - position]
+        if other.type == node.output.type and _uniform(made, inputs[position]) == value:
+            result: Value = builder.op(name, other, builder.like(second, other))
+            return result
     return None
 
 
