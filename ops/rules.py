@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ops.errors import DTypeError
-from ops.types import FLOATING, Type, broadcast_shapes, is_floating, normalize_axes, short
+from ops.types import FLOATING, Type, broadcast_shapes, normalize_axes, short
 
 
 def same_dtype(*types: Type) -> str:
@@ -68,9 +68,3 @@ def reduction(x: Type, *, axes: tuple[int, ...], keepdims: bool, **_: Any) -> Ty
 def index_reduction(x: Type, *, axes: tuple[int, ...], keepdims: bool, **_: Any) -> Type:
     """The same, the result being int64 positions."""
     return Type("int64", reduced_shape(x, axes, keepdims))
-
-
-def require_floating(type_: Type, what: str) -> None:
-    """Raise `DTypeError` unless the type is floating."""
-    if not is_floating(type_.dtype):
-        raise DTypeError(f"{what} must be floating, got {short(type_)}; cast it first")

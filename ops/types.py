@@ -131,10 +131,6 @@ class Type:
         """The shape, under the name that ONNX symbolic functions use."""
         return self.shape
 
-    def with_shape(self, shape: Shape) -> Type:
-        """The same element type with another shape."""
-        return Type(self.dtype, shape)
-
     def with_dtype(self, dtype: str) -> Type:
         """The same shape with another element type, not weak."""
         return Type(dtype, self.shape)

@@ -405,3 +405,21 @@ def test_operands_that_are_named(way: Way) -> None:
     scale(a, b).backward()
     equal(a.grad, A <= B)
     equal(b.grad, [2, 2, 2, 3])
+
+
+@Ways
+def test_the_diagonal_is_filled_in_place(way: Way) -> None:
+    a = leaf(A)
+
+    @way
+    def filled(x: Any) -> Any:
+        y = x * 2
+        assert y.fill_diagonal_(7.0) is y
+        return y
+
+    y = filled(a)
+    y.sum().backward()
+    wanted = 2 * A
+    np.fill_diagonal(wanted, 7.0)
+    equal(y, wanted)
+    equal(a.grad, 2 * (1 - np.eye(3, 4)))
