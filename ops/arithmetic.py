@@ -70,7 +70,7 @@ def multiply(x: Array, y: Array) -> Array:
 @operator(
     "Div",
     type_rule=rules.floating,
-    compute=Scalar("{0} / {1}"),
+    compute=Scalar("{0} / {1}", effort="medium"),
     algebra=Algebra(neutral={1: 1}),
     vjp=each(
         lambda g, n: g.Xdivy(n.dy, n.inputs[1]),

@@ -61,7 +61,7 @@ def multiply_no_nan(x: Array, y: Array) -> Array:
 @operator(
     "Xdivy",
     type_rule=rules.floating,
-    compute=Scalar("select(({0} != {T}(0)) & ~isinf({1}), {0} / {1}, {T}(0))"),
+    compute=Scalar("select(({0} != {T}(0)) & ~isinf({1}), {0} / {1}, {T}(0))", effort="medium"),
     vjp=each(
         lambda g, n: g.Xdivy(n.dy, n.inputs[1]),
         lambda g, n: g.Neg(g.chain(n.dy, g.Xdivy(n.y, n.inputs[1]))),

@@ -54,15 +54,19 @@ class ScalarFunction:
         return result if self.part is None else result[self.part]
 
 
+Effort = Literal["low", "medium", "high"]
+
+
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """Element by element; operands broadcast. `text` may be a function of (operand types, result type, attributes).
 
-    `expensive`: computing it twice costs more than reading it back. `functions`: of the user's, which the text calls.
+    `effort`: "high" where computing it again costs more than reading it back from memory, "medium" where it costs more than
+    reading it back from a cache (a division, a root). `functions`: of the user's, which the text calls.
     """
 
     text: str | Callable[[Sequence[Type], Type, Attributes], str]
-    expensive: bool = False
+    effort: Effort = "low"
     functions: tuple[ScalarFunction, ...] = ()
 
 

@@ -21,7 +21,7 @@ def _division(name: str, text: str, *, vjp: Rule | ZeroGradient, onnx: Rule) -> 
     return operator(
         name,
         type_rule=rules.limited(*NUMERIC),
-        compute=Scalar(text),
+        compute=Scalar(text, effort="medium"),
         vjp=vjp,
         onnx=onnx,
         samples=binary(Input(low=-6, high=6), Input(low=1, high=3)),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ops import rules
-from ops.compute import Attributes, Scalar
+from ops.compute import Attributes, Effort, Scalar
 from ops.errors import DTypeError, ShapeError
 from ops.operator import (
     Application,
@@ -58,13 +58,13 @@ def floating_function(
     onnx: str | Rule | Unsupported | Expanded,
     ulp: float,
     samples: tuple[Sample, ...] = UNARY,
-    expensive: bool = True,
+    effort: Effort = "high",
 ) -> Declare:
     """A function of one floating value, element by element; `text` is a kernel function's name."""
     return operator(
         name,
         type_rule=rules.floating,
-        compute=Scalar(f"{text}({{0}})", expensive=expensive),
+        compute=Scalar(f"{text}({{0}})", effort=effort),
         vjp=vjp,
         onnx=onnx,
         samples=samples,

@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 @operator(
     "Reciprocal",
     type_rule=rules.floating,
-    compute=Scalar("{T}(1) / {0}"),
+    compute=Scalar("{T}(1) / {0}", effort="medium"),
     vjp=lambda g, n: (g.Neg(g.chain(n.dy, g.Mul(n.y, n.y))),),
     onnx="Reciprocal",
     samples=unary(0.5, 4),
@@ -49,7 +49,7 @@ def reciprocal(x: Array) -> Array:
     onnx="Sqrt",
     ulp=0,
     samples=unary(0.25, 9),
-    expensive=False,
+    effort="medium",
 )
 @rounded_once
 def sqrt(x: Array) -> Array:
@@ -64,7 +64,7 @@ def sqrt(x: Array) -> Array:
     onnx=lambda g, n: g.Reciprocal(g.Sqrt(n.x)),
     ulp=2,
     samples=unary(0.25, 9),
-    expensive=False,
+    effort="medium",
 )
 @precise
 def rsqrt(x: Array) -> Array:
@@ -93,7 +93,7 @@ def _pow_by_exponent(g: Any, n: Application) -> Any:
 @operator(
     "Pow",
     type_rule=rules.floating,
-    compute=Scalar("pow({0}, {1})", expensive=True),
+    compute=Scalar("pow({0}, {1})", effort="high"),
     vjp=each(_pow_by_base, _pow_by_exponent),
     onnx="Pow",
     samples=binary(Input(low=0.2, high=3)),
@@ -134,7 +134,7 @@ def _integer_power_onnx(g: Any, n: Application) -> Any:
 @operator(
     "IntegerPow",
     type_rule=rules.limited(*INTEGERS),
-    compute=Scalar("integer_power({0}, {1})", expensive=True),
+    compute=Scalar("integer_power({0}, {1})", effort="high"),
     vjp=ZeroGradient(),
     onnx=_integer_power_onnx,
     samples=without_gradient(binary(Input(low=-9, high=9), Input(low=-3, high=12))),
@@ -168,7 +168,7 @@ def _hypot_partial(g: Any, n: Application, k: int) -> Any:
 @operator(
     "Hypot",
     type_rule=rules.floating,
-    compute=Scalar("hypot({0}, {1})", expensive=True),
+    compute=Scalar("hypot({0}, {1})", effort="high"),
     vjp=each(lambda g, n: _hypot_partial(g, n, 0), lambda g, n: _hypot_partial(g, n, 1)),
     onnx=lambda g, n: onnx_forms.hypot(g, *n.inputs),
     samples=BINARY,

@@ -155,7 +155,7 @@ _UINT64 = Type("uint64")
 @operator(
     "PhiloxBits",
     type_rule=_bits_type,
-    compute=Scalar(_bits_text, expensive=True),
+    compute=Scalar(_bits_text, effort="high"),
     vjp=ZeroGradient(),
     onnx=_bits_onnx,
     samples=(

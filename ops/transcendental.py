@@ -119,7 +119,7 @@ def _logaddexp_weight(g: Any, n: Application, k: int) -> Any:
 @operator(
     "LogAddExp",
     type_rule=rules.floating,
-    compute=Scalar("logaddexp({0}, {1})", expensive=True),
+    compute=Scalar("logaddexp({0}, {1})", effort="high"),
     vjp=each(lambda g, n: _logaddexp_weight(g, n, 0), lambda g, n: _logaddexp_weight(g, n, 1)),
     onnx=lambda g, n: onnx_forms.logaddexp(g, *n.inputs),
     samples=BINARY,

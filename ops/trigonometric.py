@@ -121,7 +121,7 @@ def _atan2_partial(g: Any, n: Application, k: int) -> Any:
 @operator(
     "Atan2",
     type_rule=rules.floating,
-    compute=Scalar("atan2({0}, {1})", expensive=True),
+    compute=Scalar("atan2({0}, {1})", effort="high"),
     vjp=each(lambda g, n: _atan2_partial(g, n, 0), lambda g, n: _atan2_partial(g, n, 1)),
     onnx=lambda g, n: onnx_forms.atan2(g, *n.inputs),
     samples=BINARY,

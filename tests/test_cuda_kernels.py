@@ -98,6 +98,8 @@ def _libdevice() -> Any:
         "ddiv_rn": np.divide,
         "fsqrt_rn": np.sqrt,
         "dsqrt_rn": np.sqrt,
+        "ldexp": np.ldexp,
+        "ldexpf": np.ldexp,
         "float_as_int": lambda x: x.view(np.int32),
         "double_as_longlong": lambda x: x.view(np.int64),
         "int_as_float": lambda x: x.view(np.float32),
@@ -157,7 +159,8 @@ def test_device_functions_mean_what_the_primitives_do(name: str, element: str) -
     text = device_text(name, element, {})
     device = function(text, f"{name}_{element}", {**DTYPE, "libdevice": _libdevice()})
     values = awkward(element)
-    operands = np.meshgrid(*[values] * primitive.arity)
+    second = np.arange(-250, 251, 25).astype(DTYPE[element]) if name == "scalb" else values
+    operands = np.meshgrid(*[values, second, values][: primitive.arity])
     expected = np.atleast_1d(primitive.meaning(*(o.reshape(-1) for o in operands)))
     result = [
         DTYPE[primitive.result(element)](device(*x))

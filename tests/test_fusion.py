@@ -71,6 +71,14 @@ def test_softmax_with_its_gradient_is_one_kernel() -> None:
     assert p.workspace == 0
 
 
+def test_what_takes_effort_is_kept_in_a_result_that_is_written_later() -> None:
+    """The gradient's memory holds a softmax's exponentials, then their quotients: each is computed once for an element."""
+    traced = tracer.trace(tracer.grad(lambda x, w: tracer.sum(tracer.softmax(x, axis=-1) * w)))
+    (text,) = traced.kernels(numbers(64, 1024), numbers(64, 1024, seed=1))
+    for computed in ("exp(", " / v"):
+        assert text.count(computed) == 2, text  # of full vectors, and of the last one
+
+
 def layer_norm(x: Any, w: Any, b: Any) -> Any:
     return F.layer_norm(x, (x.shape[-1],), w, b)
 

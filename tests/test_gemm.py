@@ -28,6 +28,7 @@ from codegen.gemm.plain import Memory, plain
 from codegen.gemm.planner import Row
 from codegen.gemm.problem import canonical, k_blocks
 from codegen.vector.exact import exact_fma
+from tests.cpus import AVX2, has
 
 Array = npt.NDArray[Any]
 
@@ -395,16 +396,11 @@ def digest() -> str:
 
 
 def test_narrower_registers_give_the_same_bits(run_python: Any, tmp_path: Any) -> None:
-    features = (
-        "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+sse4.2,+sse4.1,+ssse3,+sse3,+cx16,+movbe"
-    )
-    import llvmlite.binding as llvm
-
-    if not llvm.get_host_cpu_features().get("avx2"):
+    if not has("avx2"):
         pytest.skip("this CPU has no AVX2")
     done = run_python(
         "from tests.test_gemm import digest, ROWS, COLUMNS; print(ROWS, COLUMNS, digest())",
-        environment={"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": features},
+        environment=AVX2,
     )
     rows, columns, found = done.stdout.split()
     assert (int(rows), int(columns)) == (6, 16)

@@ -25,6 +25,7 @@ from codegen import environment, kernels, object_cache, object_code, object_file
 from codegen.kernels import CompileError, Kernel, kernel
 from codegen.object_cache import ObjectCache
 from codegen.object_file import DamagedObjectError
+from tests.cpus import AVX2
 from tests.runtime_kernels import SOURCES, builder
 
 pytestmark = pytest.mark.skipif(
@@ -665,8 +666,6 @@ def test_places_and_sizes_from_the_environment(
 
 # ---- what a key stands for -----------------------------------------------------------------------
 
-HASWELL = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+sse4.2"
-
 
 def test_other_cpu_features_are_other_kernels(
     tmp_path: Path, run_python: Callable[..., Any]
@@ -678,7 +677,7 @@ made = request(scale(1.5))
 print(made.origin, run(made, np.arange(100, dtype="f4")).tobytes().hex())
 """
     here = {"TRACER_CACHE_DIR": str(tmp_path / "cache")}
-    avx2 = {**here, "NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": HASWELL}
+    avx2 = {**here, **AVX2}
     runs = [run_python(code, environment=e) for e in (here, avx2, avx2, here)]
     origins, results = zip(*(done.stdout.split() for done in runs), strict=True)
     assert origins == ("compiled", "compiled", "disk", "disk")

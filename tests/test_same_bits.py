@@ -18,7 +18,7 @@ import pytest
 import tracer
 import tracer.nn.functional as F
 from codegen.spec import CHUNK
-from tests.test_object_cache import HASWELL
+from tests.cpus import AVX2, has
 from tracer import passes, trace
 from tracer.interpret import interpret
 from tracer.lowering.assemble import CHUNK_ELEMENTS
@@ -234,15 +234,9 @@ def test_a_fresh_compile_and_a_cached_one(tmp_path: Path, run_python: Callable[.
 
 @pytest.mark.slow
 def test_avx2_and_avx512(tmp_path: Path, run_python: Callable[..., Any]) -> None:
-    import llvmlite.binding as llvm
-
-    if not llvm.get_host_cpu_features().get("avx2"):
+    if not has("avx2"):
         pytest.skip("this CPU has no AVX2")
-    environment = {
-        "TRACER_CACHE_DIR": str(tmp_path / "cache"),
-        "NUMBA_CPU_NAME": "haswell",
-        "NUMBA_CPU_FEATURES": HASWELL,
-    }
+    environment = {"TRACER_CACHE_DIR": str(tmp_path / "cache"), **AVX2}
     found = run_python(CODE, environment=environment).stdout.splitlines()
     assert int(found[-1].split()[0]) > 15
     assert found[:-1] == digests().splitlines()

@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -18,6 +19,7 @@ from codegen.vector.elements import FLOATS, INTEGERS, MEMORY_ELEMENTS
 from codegen.vector.functions import FUNCTIONS
 from codegen.vector.primitives import PRIMITIVES, Primitive
 from codegen.vector.readings import OPERATORS, Reading
+from tests.cpus import AVX2, has
 
 MEMORY_DTYPE = {e: np.dtype(name) for name, e in MEMORY_ELEMENT.items() if name != "bfloat16"}
 MEMORY_DTYPE["bf16"] = np.dtype(ml_dtypes.bfloat16)
@@ -85,6 +87,8 @@ def values(element: str, count: int, rng: np.random.Generator) -> np.ndarray[Any
 
 
 def call_text(name: str, arity: int) -> str:
+    if name == "scalb":  # n is an integer, of at most twice the format's bias
+        return "scalb(x, rint(select(absolute(y) < 250, y, -150)))"
     form = SYMBOLS.get(name, f"{name}({', '.join(['{}'] * arity)})")
     return form.format(*"xyz")
 
@@ -123,6 +127,28 @@ def test_every_primitive(element: str, rng: np.random.Generator) -> None:
     for (name, _), a, b in zip([*names, ("select", None)], *made, strict=True):
         wrong = [k for k in range(count) if not same(a[k : k + 1], b[k : k + 1])][:5]
         assert not wrong, (name, x[wrong], y[wrong], z[wrong], a[wrong], b[wrong])
+
+
+def check_powers_of_two() -> None:
+    """Compiled x * 2**n has NumPy's bits, from below the least denormal to beyond the largest number."""
+    lines = ["def kernel(lo, hi, x, n, y, size):", "    for i in range(0, size, 16):"]
+    lines.append("        store(y, i, scalb(load(x, i), load(n, i)))")
+    for element, bias in (("f32", 127), ("f64", 1023)):
+        rng = np.random.default_rng(0)
+        n = np.repeat(np.arange(2 - 2 * bias, 2 * bias + 1), 32).astype(DTYPE[element])
+        x = values(element, n.size, rng)
+        compiled, _ = kernel_of("\n".join(lines), f"{element}* {element}* {element}* i64")
+        y = np.zeros_like(x)
+        compiled(0, 0, x, n, y, n.size)
+        with np.errstate(all="ignore"):
+            wanted = np.ldexp(x, n.astype(np.int32))
+        assert same(y, wanted), np.flatnonzero(y != wanted)[:5]
+
+
+def test_powers_of_two_round_once(run_python: Callable[..., Any]) -> None:
+    check_powers_of_two()
+    if has("avx2"):  # two products instead of one instruction
+        run_python("from tests.test_vector import *\ncheck_powers_of_two()", environment=AVX2)
 
 
 def test_meanings_are_numpys(rng: np.random.Generator) -> None:

@@ -254,7 +254,7 @@ def _record(custom: CustomOperator, found: Content, parts: list[Operator | None]
         attributes=MappingProxyType({}),
         type_rule=rules.floating,
         reference=functools.partial(_reference, scalar),
-        compute=Scalar(f"{name}({arguments})", expensive=True, functions=(scalar,)),
+        compute=Scalar(f"{name}({arguments})", effort="high", functions=(scalar,)),
         vjp=_rule(parts)
         if parts
         else NoGradient(

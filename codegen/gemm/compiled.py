@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from codegen import kernels
 from codegen.gemm import text, words
-from codegen.gemm.element import cpu
 from codegen.object_code import ENTRY, KERNEL_SYMBOLS
+from codegen.target import cpu
 
 if TYPE_CHECKING:
     from codegen.gemm.planner import GemmKernel

@@ -15,7 +15,16 @@ from typing import Any
 from codegen.vector import tables
 from codegen.vector.elements import f32, f64, u32, u64
 from codegen.vector.functions import polynomial
-from codegen.vector.primitives import fma, from_bits, to_bits, to_f32, to_f64, to_u32, to_u64
+from codegen.vector.primitives import (
+    fma,
+    from_bits,
+    select,
+    to_bits,
+    to_f32,
+    to_f64,
+    to_u32,
+    to_u64,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +90,6 @@ class Format:
             (self.bits(shifted) << shift) + self.whole((self.bias + extra) << self.mantissa)
         )
 
-    def scaled(self, y: Any, shifted: Any, extra: int = 0) -> Any:
-        """y * 2**(n + extra) in two steps: denormal results round once, overflow is infinite."""
-        twice = self.bits(shifted) - self.whole(self.magic_bits - 2 * self.bias - extra)
-        half, shift = twice >> self.whole(1), self.whole(self.mantissa)
-        return y * from_bits(half << shift) * from_bits((twice - half) << shift)
-
     def number(self, k: Any) -> Any:
         """Small integers (below 0 too, wrapped) as floats, without a conversion instruction."""
         return from_bits(k + self.whole(self.magic_bits)) - self.real(self.magic)
@@ -143,6 +146,14 @@ def bodies(body: Body, direct: bool = False) -> dict[str, Body]:
         return to_f32(body(SHORT, *map(to_f64, x)))
 
     return {"f32": single if direct else through_double, "f64": double}
+
+
+def bounded(x: Any, low: Any, high: Any) -> Any:
+    """x between two numbers; NaN stays. Each step is one instruction: the second looks at what the
+    first gives.
+    """
+    above = select(x < low, low, x)
+    return select(above > high, high, above)
 
 
 def quick_sum(large: Any, small: Any) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from codegen.vector import emit_division as _emit_division  # noqa: F401  fills EMIT
+from codegen.vector import emit_scale as _emit_scale  # noqa: F401  fills EMIT
 from codegen.vector import lanes, memory
 from codegen.vector.elements import OF_MEMORY
 from codegen.vector.emit import EMIT, Emitted

@@ -7,43 +7,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from codegen.vector.formats import LOG2_E, Format, bodies, quick_sum
+from codegen.vector.formats import LOG2_E, Format, bodies, bounded, quick_sum
 from codegen.vector.functions import define_function
-from codegen.vector.primitives import absolute, copysign, fma, select
+from codegen.vector.primitives import absolute, copysign, fma, scalb, select
 
 
 def reduce(f: Format, x: Any) -> tuple[Any, Any, Any]:
-    """n of x = n*ln2 + r (as `Format.nearest` gives it), r, and r before its last rounding's part
-    was taken off.
-    """
+    """n of x = n*ln2 + r as `Format.nearest` gives it, the sum and the number, and r."""
     shifted, n = f.nearest(x, LOG2_E)
-    exact = fma(n, f.real(-f.ln2), x)
-    return shifted, fma(n, f.real(-f.ln2_low), exact), exact
+    return shifted, n, fma(n, f.real(-f.ln2_low), fma(n, f.real(-f.ln2), x))
 
 
 def power_of_e(f: Format, x: Any, extra: int = 0) -> Any:
     """exp(x) * 2**extra where x is within the bounds of the format, or NaN."""
-    shifted, r, _ = reduce(f, x)
+    _, n, r = reduce(f, x)
     y = fma(f.polynomial("EXP", r), r * r, r) + f.real(1)
-    return f.scaled(y, shifted, extra)
+    return scalb(y, n + f.real(extra) if extra else n)
 
 
 def _exp(f: Format, x: Any) -> Any:
     high, low = f.real(f.most_exp), f.real(f.least_exp)
-    return power_of_e(f, select(x > high, high, select(x < low, low, x)))  # NaN stays
+    return power_of_e(f, bounded(x, low, high))
 
 
 def _exp2(f: Format, x: Any) -> Any:
     high, low = f.real(f.bias + 2), f.real(-f.bias - f.mantissa - 4)
-    shifted, n = f.nearest(x := select(x > high, high, select(x < low, low, x)))
+    _, n = f.nearest(x := bounded(x, low, high))
     r = x - n
-    return f.scaled(fma(f.polynomial("EXP2", r), r, f.real(1)), shifted)
+    return scalb(fma(f.polynomial("EXP2", r), r, f.real(1)), n)
 
 
 def _expm1(f: Format, x: Any) -> Any:
     high, low = f.real(f.most_exp), f.real(-45)
-    z = select(x > high, high, select(x < low, low, x))
-    shifted, r, _ = reduce(f, z)
+    shifted, _, r = reduce(f, bounded(x, low, high))
     p = fma(f.polynomial("EXP", r), r * r, r)  # exp(r) - 1
     half = f.scale(shifted, -1)  # of the result, so that the largest n is in range
     y = fma(half, p, half - f.real(0.5))
@@ -71,7 +67,7 @@ def _tanh(f: Format, x: Any) -> Any:
     near = fma(f.polynomial("TANH", square) * square, size, size)
     last = f.real(20 if f.mantissa == 23 else 40)
     y = size + size
-    shifted, r, _ = reduce(f, select(y > last, last, y))
+    shifted, _, r = reduce(f, select(y > last, last, y))
     p = fma(f.polynomial("EXP", r), r * r, r)
     scale, one = f.scale(shifted), f.real(1)
     far = one - f.real(2) / fma(scale, p, scale + one)

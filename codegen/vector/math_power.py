@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codegen.vector.elements import f64, inf, nan, u64
-from codegen.vector.formats import F64, SHORT, Format, bodies, quick_sum, two_product
+from codegen.vector.formats import F64, SHORT, Format, bodies, bounded, quick_sum, two_product
 from codegen.vector.functions import define_function
 from codegen.vector.math_logarithm import PIECES, series, split
 from codegen.vector.primitives import (
@@ -14,6 +14,7 @@ from codegen.vector.primitives import (
     floor,
     fma,
     from_bits,
+    scalb,
     select,
     sqrt,
     to_bits,
@@ -64,25 +65,23 @@ def _exp2_of_product(y: Any, log: tuple[Any, Any]) -> Any:
     product, error = two_product(y, high)
     error = fma(y, low, error)
     error = select(absolute(product) < f64(2000), error, f64(0))
-    product = select(product > f64(2000), f64(2000), product)
-    product = select(product < f64(-2000), f64(-2000), product)
-    shifted, n = F64.nearest(product)
+    product = bounded(product, f64(-2000), f64(2000))
+    _, n = F64.nearest(product)
     r = product - n
     p = F64.polynomial("EXP2", r)
     # 2**(r + error) = 1 + r*p + error*ln2*(1 + r*p)
     main, left = two_product(r, p)
     total, rest = quick_sum(f64(1), main)
     rest = rest + fma(error * f64(F64.ln2), total, left)
-    return F64.scaled(total + rest, shifted)
+    return scalb(total + rest, n)
 
 
 def _exp2_short(y: Any, log: tuple[Any, Any]) -> Any:
     product = y * (log[0] + log[1])
-    product = select(product > f64(2000), f64(2000), product)
-    product = select(product < f64(-2000), f64(-2000), product)
-    shifted, n = SHORT.nearest(product)
+    product = bounded(product, f64(-2000), f64(2000))
+    _, n = SHORT.nearest(product)
     r = product - n
-    return SHORT.scaled(fma(SHORT.polynomial("EXP2", r), r, f64(1)), shifted)
+    return scalb(fma(SHORT.polynomial("EXP2", r), r, f64(1)), n)
 
 
 def _pow(f: Format, x: Any, y: Any) -> Any:

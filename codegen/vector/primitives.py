@@ -139,6 +139,10 @@ def _popcount(x: Any) -> Any:
     return np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype)
 
 
+def _scalb(x: Any, n: Any) -> Any:
+    return np.ldexp(x, n.astype(np.int32))
+
+
 fma = define("fma", 3, exact_fma, elements=FLOATS)
 sqrt = define("sqrt", 1, np.sqrt, elements=FLOATS)
 absolute = define("absolute", 1, np.abs, elements=NUMBERS)
@@ -146,6 +150,7 @@ trunc = define("trunc", 1, np.trunc, elements=FLOATS)
 floor = define("floor", 1, np.floor, elements=FLOATS)
 ceil = define("ceil", 1, np.ceil, elements=FLOATS)
 rint = define("rint", 1, np.rint, elements=FLOATS)  # to the nearest integer, ties to even
+scalb = define("scalb", 2, _scalb, elements=FLOATS)  # x * 2**n, rounded once
 copysign = define("copysign", 2, np.copysign, elements=FLOATS)
 fmod = define("fmod", 2, np.fmod, elements=NUMBERS)  # the remainder of a quotient cut towards 0
 popcount = define("popcount", 1, _popcount, elements=INTEGERS)

@@ -37,7 +37,7 @@ def unsound(steps: Sequence[Step]) -> str:
 def _is_cheap(step: Step) -> bool:
     compute = step.node.op.compute
     return step.kind in ("view", "point") or (
-        step.kind == "map" and isinstance(compute, Scalar) and not compute.expensive
+        step.kind == "map" and isinstance(compute, Scalar) and compute.effort != "high"
     )
 
 

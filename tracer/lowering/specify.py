@@ -2,19 +2,20 @@
 
 What is read and written (`accesses`), the axes (`iteration`) and the statements of each step (`statements`) have files of their
 own. The passes follow from the folds: a value that needs a fold's result is computed in a later pass, and what a later pass needs
-of an earlier one is read back if it is stored anyway, kept in a result's memory that is written later if it is expensive, and
-computed again otherwise.
+of an earlier one is read back if it is stored anyway, kept in a result's memory that is written later if it takes some effort,
+and computed again otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from codegen.schedule import schedule_for
 from codegen.spec import Combine, Fold, KernelSpec, Load, Schedule, Stage, Statement, Store
-from ops.compute import Scalar, ScalarFunction
+from ops.compute import Effort, Scalar, ScalarFunction
 from tracer.graph import Value
 from tracer.lowering.accesses import Access, Accesses
 from tracer.lowering.groups import Group, Shape, Step
@@ -97,16 +98,16 @@ class Specifier:
 
     def _stages(self) -> list[Stage]:
         self._depths()
-        passes = max([d for s, d in self._pass_of.items()], default=-1) + 1
+        self._passes = max(self._pass_of.values(), default=-1) + 1
         stages: list[Stage] = []
         self._scratch: dict[Value, Access] = {}
         self._kept_in: dict[Value, int] = {}
-        self._plan_scratch(passes)
-        for number in range(passes + 1):
+        self._plan_scratch()
+        for number in range(self._passes + 1):
             row = self._row_stage(number)
             if row:
                 stages.append(Stage((), tuple(row)))
-            if number < passes:
+            if number < self._passes:
                 body = self._inner_stage(number)
                 if body:
                     stages.append(Stage(("r",) if self.iteration.has_inner else (), tuple(body)))
@@ -165,42 +166,69 @@ class Specifier:
             and self.iteration.level(self._step_of[v].result) == "inner"
         )
 
-    def _plan_scratch(self, passes: int) -> None:
-        """Results written in a late pass lend their memory to expensive values of earlier ones."""
+    def _uses(self, v: Value) -> list[int]:
+        """The passes that need a value."""
+        step = self._step_of[v]
+        return [n for n in range(self._passes) if step in self._needed(n)]
+
+    def _plan_scratch(self) -> None:
+        """Results written in a late pass lend their memory to earlier values that take some effort: the exponentials of a
+        softmax to its gradient's memory, then their quotients to the same."""
         free = [
-            (self._depth[v], v)
+            v
             for v, access in self.accesses.stores.items()
             if self.iteration.level(self._step_of[v].result) == "inner"
             and access.buffer.kind != "input"
             and not self._is_read(access)
         ]
-        for number in range(1, passes):
-            for step in self._needed(number):
-                v = step.output
-                assert v is not None
-                compute = step.node.op.compute
-                if self._depth[v] >= number or v in self.accesses.stores or v in self._scratch:
-                    continue
-                if not (isinstance(compute, Scalar) and compute.expensive):
-                    continue
-                uses = [n for n in range(passes) if step in self._needed(n)]
-                if len(uses) < 2:
-                    continue
-                for k, (depth, other) in enumerate(free):
-                    same = frozenset(a for axis in self._step_of[other].result for a in axis)
-                    mine = frozenset(a for axis in step.result for a in axis)
-                    if (
-                        self.accesses.dtype(other) == self.accesses.dtype(v)
-                        and same == mine
-                        and depth > uses[0]
-                        and depth >= uses[-1]
-                    ):
-                        access = self.accesses.stores[other]
-                        access.role = "inout"
-                        self._scratch[v] = access
-                        self._kept_in[v] = uses[0]
-                        del free[k]
+        if not free:
+            return
+        for effort in ("high", "medium"):
+            for v in self._recomputed(effort):
+                for result in free:
+                    if self._lend(result, v):
                         break
+
+    def _recomputed(self, effort: Effort) -> list[Value]:
+        """Values of this effort that a pass after their own needs, in the order of these passes."""
+        found: dict[Value, None] = {}
+        for number in range(1, self._passes):
+            for step in self._needed(number):
+                v, compute = step.output, step.node.op.compute
+                assert v is not None
+                if (
+                    isinstance(compute, Scalar)
+                    and compute.effort == effort
+                    and self._depth[v] < number
+                    and v not in self.accesses.stores
+                ):
+                    found[v] = None
+        return list(found)
+
+    def _lend(self, result: Value, v: Value) -> bool:
+        """Keep a value in the memory of a result, if the two and what is kept there already do not meet."""
+        uses = self._uses(v)
+        same = {a for axis in self._step_of[result].result for a in axis}
+        mine = {a for axis in self._step_of[v].result for a in axis}
+        if len(uses) < 2 or same != mine or self.accesses.dtype(result) != self.accesses.dtype(v):
+            return False
+        access = self.accesses.stores[result]
+        self._scratch[v], self._kept_in[v] = access, uses[0]
+        kept = sorted(
+            (w for w, place in self._scratch.items() if place is access),
+            key=self._kept_in.__getitem__,
+        )
+        starts = [*map(self._kept_in.__getitem__, kept), self._depth[result]]
+        ends = [self._uses(w)[-1] for w in kept]  # fewer, now that v is read back
+        # A pass reads an element before it writes there.
+        apart = all(
+            start < end <= after for (start, after), end in zip(pairwise(starts), ends, strict=True)
+        )
+        if apart and all(len(self._uses(w)) > 1 for w in self._scratch):
+            access.role = "inout"
+            return True
+        del self._scratch[v], self._kept_in[v]
+        return False
 
     def _row_stage(self, number: int) -> list[Statement]:
         body: list[Statement] = []

@@ -23,7 +23,7 @@ def spread_scalars(graph: Graph) -> Graph:
             roots.add(node.outputs[0])
         elif (
             isinstance(compute, Scalar)
-            and not compute.expensive
+            and compute.effort != "high"
             and node.inputs
             and node.outputs[0].type.shape == ()
             and node.outputs[0] not in outputs
