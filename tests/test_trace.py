@@ -53,6 +53,30 @@ def test_a_traced_training_step_equals_the_eager_one() -> None:
     assert step.timings().traces == 1
 
 
+def test_the_only_signature_is_shown_without_its_arguments() -> None:
+    @trace
+    def scaled(x, factor=2):
+        return tracer.exp(x) * factor
+
+    with pytest.raises(
+        tracer.errors.ArgumentError,
+        match=r"scaled.ir\(\): it has not been called yet. Call it, or say which",
+    ):
+        scaled.ir()
+    x = array(3)
+    scaled(x)
+    assert scaled.ir() == scaled.ir(x) and str(scaled.plan()) == str(scaled.plan(x))
+    assert scaled.kernels() == scaled.kernels(x)
+    scaled(x.astype(np.float64))
+    with pytest.raises(
+        tracer.errors.ArgumentError,
+        match="has 2 signatures; say which call, as in kernels\\(x, factor\\)",
+    ) as raised:
+        scaled.kernels()
+    assert all(signature in str(raised.value) for signature in scaled.signatures())
+    assert trace(lambda x=2: tracer.full((3,), x)).ir().outputs  # all that it needs
+
+
 def test_parameters_keep_their_identity_and_memory() -> None:
     model, optimizer = mlp()
     weight = model[0].weight

@@ -289,20 +289,60 @@ class TracedFunction(Generic[P, R]):
         return entry
 
     # ---- looking inside
-    def ir(self, *args: P.args, **kwargs: P.kwargs) -> Graph:
+    @overload
+    def ir(self) -> Graph: ...
+    @overload
+    def ir(self, *args: P.args, **kwargs: P.kwargs) -> Graph: ...
+    def ir(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph of a call with these arguments; `print` shows it. Traces if need be, and runs what decides the path only.
 
-        What Python asked for comes last among its outputs.
+        What Python asked for comes last among its outputs. Without arguments, where the function needs some: of the one
+        signature that has been called; `ArgumentError` if there is none or more than one.
         """
-        return self._find(args, kwargs, counted=False)[0].graph
+        return self._shown("ir", args, kwargs).graph
 
-    def kernels(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The generated kernels of a call: a sequence of texts; `print` shows them all."""
-        return self._find(args, kwargs, counted=False)[0].executable.kernels()
+    @overload
+    def kernels(self) -> Any: ...
+    @overload
+    def kernels(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+    def kernels(self, *args: Any, **kwargs: Any) -> Any:
+        """The generated kernels of a call: a sequence of texts; `print` shows them all. Without arguments as in `ir`."""
+        return self._shown("kernels", args, kwargs).executable.kernels()
 
-    def plan(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The plan of a call as data: kernels, bytes moved, and why each edge between them was cut."""
-        return self._find(args, kwargs, counted=False)[0].executable.plan()
+    @overload
+    def plan(self) -> Any: ...
+    @overload
+    def plan(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+    def plan(self, *args: Any, **kwargs: Any) -> Any:
+        """The plan of a call as data: kernels, bytes moved, and why each edge between them was cut. Without arguments as in
+        `ir`."""
+        return self._shown("plan", args, kwargs).executable.plan()
+
+    def _shown(self, asked: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+        """The program of a call; without the arguments that the function needs, of the only signature."""
+        if args or kwargs or not self._needs_arguments():
+            return self._find(args, kwargs, counted=False)[0]
+        known = list(self._programs)
+        if len(known) == 1:
+            last: Entry = known[0][0]
+            return last
+        example = ", ".join(self._parameters)
+        which = f"say which call, as in {asked}({example})"
+        if not known:
+            problem = f"it has not been called yet. Call it, or {which}"
+        else:
+            signatures = "".join(f"\n  {paths.signature}" for paths in known)
+            problem = f"it has {len(known)} signatures; {which}. They are{signatures}"
+        raise located(ArgumentError(f"{self._name}.{asked}(): {problem}"))
+
+    def _needs_arguments(self) -> bool:
+        try:
+            self._signature.bind()
+        except TypeError:
+            return True
+        except AttributeError:  # no Python function
+            pass
+        return False
 
     def signatures(self) -> list[str]:
         """The calls that have been traced, as text."""
