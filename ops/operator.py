@@ -266,13 +266,10 @@ def operator(
         if name in _TABLE:
             raise ValueError(f"operator {name!r} is already declared")
         parameters = inspect.signature(reference).parameters.values()
-        hints = get_type_hints(reference)
         blocks = compute.blocks if isinstance(compute, Control) else ()
-        attributes = {
-            p.name: Attribute(p.name, hints[p.name], p.default)
-            for p in parameters
-            if p.kind is p.KEYWORD_ONLY and p.name not in blocks
-        }
+        named = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in blocks]
+        hints = get_type_hints(reference) if named else {}  # slow: most have none
+        attributes = {p.name: Attribute(p.name, hints[p.name], p.default) for p in named}
         operands = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
         record = Operator(
             name=name,

@@ -7,9 +7,9 @@ Users import this package only; `ops` and `codegen` beside it are its engines.
 
 from __future__ import annotations
 
-import importlib as _importlib
 import importlib.util as _util
 import pathlib as _pathlib
+import typing as _typing
 
 
 def _check_engines() -> None:
@@ -46,10 +46,6 @@ from tracer.autograd.functional import jvp as jvp
 from tracer.autograd.functional import value_and_grad as value_and_grad
 from tracer.autograd.functional import vjp as vjp
 from tracer.autograd.variable import Variable as Variable
-from tracer.checkpoint import load_checkpoint as load_checkpoint
-from tracer.checkpoint import load_file as load_file
-from tracer.checkpoint import save_checkpoint as save_checkpoint
-from tracer.checkpoint import save_file as save_file
 from tracer.config import configure_logging as _configure_logging
 from tracer.custom_operators import op as op
 from tracer.errors import AnomalyError as AnomalyError
@@ -84,6 +80,7 @@ from tracer.functions.ranges import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403
 from tracer.functions.replacing import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403
+from tracer.lazy import lazily as _lazily
 from tracer.memory import empty_cache as empty_cache
 from tracer.memory import max_memory_reserved as max_memory_reserved
 from tracer.memory import memory_allocated as memory_allocated
@@ -104,14 +101,23 @@ from tracer.random import randn as randn
 from tracer.tensor import Tensor as Tensor
 from tracer.tracing import trace as trace
 
+if _typing.TYPE_CHECKING:
+    from tracer.checkpoint import load_checkpoint as load_checkpoint
+    from tracer.checkpoint import load_file as load_file
+    from tracer.checkpoint import save_checkpoint as save_checkpoint
+    from tracer.checkpoint import save_file as save_file
+
 _configure_logging()
 _methods.attach()
 _attach_numpy()
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> object:
-    """Subpackages, imported when they are first named."""
-    if name in ("interpret", "ir", "nn", "onnx", "optim"):
-        return _importlib.import_module(f"tracer.{name}")
-    raise AttributeError(f"module 'tracer' has no attribute {name!r}")
+__getattr__, __dir__ = _lazily(
+    __name__,
+    {
+        **{name: f"tracer.{name}" for name in ("interpret", "ir", "nn", "onnx", "optim")},
+        "load_checkpoint": "tracer.checkpoint",
+        "load_file": "tracer.checkpoint",
+        "save_checkpoint": "tracer.checkpoint",
+        "save_file": "tracer.checkpoint",
+    },
+)

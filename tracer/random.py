@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-import secrets
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +56,7 @@ class Generator:
 
     def seed(self) -> int:
         """Start again from a seed that the system draws; returns it."""
-        seed = secrets.randbits(64)
+        seed = int.from_bytes(os.urandom(8), "little")
         self.manual_seed(seed)
         return seed
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tracer.autograd import graph as graph
 from tracer.autograd.anomaly import detect_anomaly as detect_anomaly
 from tracer.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
@@ -14,6 +16,13 @@ from tracer.autograd.engine import backward as backward
 from tracer.autograd.engine import grad as grad
 from tracer.autograd.function import Function as Function
 from tracer.autograd.function import once_differentiable as once_differentiable
-from tracer.autograd.gradcheck import gradcheck as gradcheck
-from tracer.autograd.gradcheck import gradgradcheck as gradgradcheck
 from tracer.autograd.variable import Variable as Variable
+from tracer.lazy import lazily
+
+if TYPE_CHECKING:
+    from tracer.autograd.finite_differences import gradcheck as gradcheck
+    from tracer.autograd.finite_differences import gradgradcheck as gradgradcheck
+
+__getattr__, __dir__ = lazily(
+    __name__, dict.fromkeys(("gradcheck", "gradgradcheck"), "tracer.autograd.finite_differences")
+)

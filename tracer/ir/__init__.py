@@ -5,9 +5,10 @@ Knows the graph and the operators' records. Must not know how graphs are made, t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tracer.ir.literals import INLINE_LIMIT as INLINE_LIMIT
 from tracer.ir.literals import digest as digest
-from tracer.ir.parser import parse as parse
 from tracer.ir.printer import constants as constants
 from tracer.ir.printer import line as line
 from tracer.ir.printer import names as names
@@ -17,3 +18,9 @@ from tracer.ir.structure import fingerprint as fingerprint
 from tracer.ir.symbols import bind as bind
 from tracer.ir.symbols import places as places
 from tracer.ir.verifier import verify as verify
+from tracer.lazy import lazily
+
+if TYPE_CHECKING:
+    from tracer.ir.parser import parse as parse
+
+__getattr__, __dir__ = lazily(__name__, {"parse": "tracer.ir.parser"})

@@ -13,8 +13,8 @@ from tracer.dispatch import located
 from tracer.functions.public import public
 from tracer.modes import MODES
 from tracer.nn.hooks import HookedModule, call_with_hooks
-from tracer.nn.parameter import Parameter
 from tracer.nn.tree import ModuleTree
+from tracer.parameter import Parameter
 from tracer.state import Array, fitted, outside_traces, require_writable, write
 from tracer.tensor import Tensor
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ops.errors import ArgumentError
 from tracer.dispatch import located
-from tracer.nn.parameter import Parameter
+from tracer.parameter import Parameter
 from tracer.tensor import Tensor
 
 if TYPE_CHECKING:

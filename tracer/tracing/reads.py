@@ -12,6 +12,7 @@ import dis
 import functools
 import inspect
 import random
+import sys
 import sysconfig
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -25,7 +26,6 @@ from tracer.source import is_own
 from tracer.tensor import Tensor
 
 SCALARS = (bool, int, float, complex, str, bytes, np.generic, type(None))
-GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)  # of random numbers
 MOST_FUNCTIONS = 2000
 MOST_ITEMS = 64  # of a tuple that is compared as a whole
 _INSTALLED = tuple(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib"))
@@ -119,10 +119,20 @@ def reads(
             waiting.extend(_Scope(c, scope.globals, scope.known) for c in nested)
 
 
+def is_generator(value: Any) -> bool:
+    """Whether it makes random numbers, as Python's and NumPy's generators do."""
+    if isinstance(value, random.Random):
+        return True
+    if "numpy.random" not in sys.modules:  # which NumPy imports when it is named
+        return False
+    return isinstance(value, (np.random.Generator, np.random.RandomState))
+
+
 def _matters(value: Any) -> bool:
     return (
         is_plain(value)
-        or isinstance(value, (np.ndarray, Tensor, Iterator, *GENERATORS))
+        or isinstance(value, (np.ndarray, Tensor, Iterator))
+        or is_generator(value)
         or _is_users_function(value)
         or _is_custom(value)
     )

@@ -21,7 +21,7 @@ import numpy as np
 
 from ops.errors import TraceError
 from tracer.recording import Change
-from tracer.tracing.reads import GENERATORS, Found, is_plain, reads, same
+from tracer.tracing.reads import Found, is_generator, is_plain, reads, same
 
 _GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)
 
@@ -114,7 +114,7 @@ class NamedGenerators:
     """The states of generators of random numbers that a function names, before it is traced."""
 
     def __init__(self, named: Named) -> None:
-        found = [f for f in named.found if isinstance(f.value, GENERATORS)]
+        found = [f for f in named.found if is_generator(f.value)]
         found = [f for f in found if not isinstance(f.value, random.SystemRandom)]  # has no state
         self._before = [(f, pickle.dumps(_state(f.value))) for f in found]
 

@@ -8,8 +8,8 @@ from typing import Any
 from tracer import random
 from tracer.nn import functional as F
 from tracer.nn.module import Module
-from tracer.nn.parameter import Parameter
 from tracer.nn.sizes import size
+from tracer.parameter import Parameter
 from tracer.tensor import Tensor
 
 

@@ -11,8 +11,8 @@ from tracer.dispatch import located
 from tracer.modes import no_grad
 from tracer.nn import functional as F
 from tracer.nn.module import Module
-from tracer.nn.parameter import Parameter
 from tracer.nn.sizes import size
+from tracer.parameter import Parameter
 from tracer.tensor import Tensor
 
 
