@@ -93,6 +93,54 @@ def _added_up(g: Any, name: str, n: Application) -> Any:
 _FLOAT = Type("float32", (2, 3))
 _AXIS_0, _AXIS_1 = {"axis": 0}, {"axis": 1}
 
+# What adding and copying have in common: for slices at indices, and for single elements.
+SLICE_SAMPLES = (
+    Sample(
+        (Input((3, 4)), Input((2, 3), "int32", values=(0, 3, -1, -4, 1, 1)), Input((3, 2, 3))),
+        _AXIS_1,
+    ),
+    Sample((Input((2, 3, 4)), Input((), "int64", values=(-2,)), Input((2, 4))), {"axis": -2}),
+    Sample((Input((3, 4)), Input((0,), "int64", values=()), Input((0, 4))), _AXIS_0),
+)
+SLICE_ERRORS = (
+    ErrorSample(
+        (_FLOAT, Type("int64", (4,)), Type("float32", (4, 2))),
+        ShapeError,
+        "updates must be",
+        _AXIS_0,
+    ),
+    ErrorSample(
+        (_FLOAT, Type("int64", (4,)), Type("float64", (4, 3))),
+        DTypeError,
+        "one element type",
+        _AXIS_0,
+    ),
+    ErrorSample((_FLOAT, _FLOAT, _FLOAT), DTypeError, "indices must be integers", _AXIS_0),
+)
+ELEMENT_SAMPLES = (
+    Sample((Input((3, 4)), Input((1, 3), "int32", values=(2, -3, 0)), Input((1, 3))), _AXIS_0),
+    Sample(
+        (Input((2, 3, 2)), Input((2, 1, 2), "int8", values=(0, 1, 2, -1)), Input((2, 1, 2))),
+        {"axis": -2},
+    ),
+    Sample((Input((0, 3)), Input((0, 2), "int64", values=()), Input((0, 2))), _AXIS_1),
+)
+ELEMENT_ERRORS = (
+    ErrorSample(
+        (_FLOAT, Type("int64", (2, 2)), Type("float32", (2, 3))),
+        ShapeError,
+        "as the indices",
+        _AXIS_1,
+    ),
+    ErrorSample(
+        (_FLOAT, Type("int64", (2, 3)), Type("float64", (2, 3))),
+        DTypeError,
+        "one element type",
+        _AXIS_1,
+    ),
+    ErrorSample((_FLOAT, _FLOAT, _FLOAT), DTypeError, "indices must be integers", _AXIS_1),
+)
+
 
 @operator(
     "Gather",
@@ -179,12 +227,7 @@ def _scattered(g: Any, x: Any, places: Any, values: Any, axis: int) -> Any:
     onnx=lambda g, n: _scattered(g, n.x, *elements_of_slices(g, n)),
     samples=(
         Sample((Input((5, 4)), Input((3,), "int64", values=(4, 0, 4)), Input((3, 4))), _AXIS_0),
-        Sample(
-            (Input((3, 4)), Input((2, 3), "int32", values=(0, 3, -1, -4, 1, 1)), Input((3, 2, 3))),
-            _AXIS_1,
-        ),
-        Sample((Input((2, 3, 4)), Input((), "int64", values=(-2,)), Input((2, 4))), {"axis": -2}),
-        Sample((Input((3, 4)), Input((0,), "int64", values=()), Input((0, 4))), _AXIS_0),
+        *SLICE_SAMPLES,
         Sample(
             (Input((3,)), Input((40,), "uint8", values=(1, 2) * 20), Input((40,), special=True)),
             _AXIS_0,
@@ -193,19 +236,7 @@ def _scattered(g: Any, x: Any, places: Any, values: Any, axis: int) -> Any:
         ),
     ),
     errors=(
-        ErrorSample(
-            (_FLOAT, Type("int64", (4,)), Type("float32", (4, 2))),
-            ShapeError,
-            "updates must be",
-            _AXIS_0,
-        ),
-        ErrorSample(
-            (_FLOAT, Type("int64", (4,)), Type("float64", (4, 3))),
-            DTypeError,
-            "one element type",
-            _AXIS_0,
-        ),
-        ErrorSample((_FLOAT, _FLOAT, _FLOAT), DTypeError, "indices must be integers", _AXIS_0),
+        *SLICE_ERRORS,
         ErrorSample(
             (Type("bool", (2,)), Type("int64", (2,)), Type("bool", (2,))),
             DTypeError,
@@ -338,12 +369,7 @@ def _scatter_onnx(g: Any, n: Application) -> Any:
             (Input((3, 4)), Input((3, 2), "int64", values=(3, 0, -1, 1, 2, 2)), Input((3, 2))),
             _AXIS_1,
         ),
-        Sample((Input((3, 4)), Input((1, 3), "int32", values=(2, -3, 0)), Input((1, 3))), _AXIS_0),
-        Sample(
-            (Input((2, 3, 2)), Input((2, 1, 2), "int8", values=(0, 1, 2, -1)), Input((2, 1, 2))),
-            {"axis": -2},
-        ),
-        Sample((Input((0, 3)), Input((0, 2), "int64", values=()), Input((0, 2))), _AXIS_1),
+        *ELEMENT_SAMPLES,
         Sample(
             (Input((3,)), Input((40,), "int64", values=(1, -1) * 20), Input((40,), special=True)),
             _AXIS_0,
@@ -352,18 +378,7 @@ def _scatter_onnx(g: Any, n: Application) -> Any:
         ),
     ),
     errors=(
-        ErrorSample(
-            (_FLOAT, Type("int64", (2, 2)), Type("float32", (2, 3))),
-            ShapeError,
-            "as the indices",
-            _AXIS_1,
-        ),
-        ErrorSample(
-            (_FLOAT, Type("int64", (2, 3)), Type("float64", (2, 3))),
-            DTypeError,
-            "one element type",
-            _AXIS_1,
-        ),
+        *ELEMENT_ERRORS,
         ErrorSample(
             (Type("bool", (2,)), Type("int64", (2,)), Type("bool", (2,))),
             DTypeError,
