@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from numbers import Integral, Number
 from typing import Any
 
 from ops.errors import ParseError, ShapeError
 
 _Monomial = tuple[Any, ...]
+_HIGHEST_POWER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,11 @@ class Dim:
         return self._hash
 
     def __add__(self, other: int | Dim) -> int | Dim:
-        return _collect((*self.terms, *_terms(other)))
+        return (
+            _collect((*self.terms, *_terms(other)))
+            if _is_size(other)
+            else self._refused("+", other)
+        )
 
     __radd__ = __add__
 
@@ -125,12 +131,15 @@ class Dim:
         return self * -1
 
     def __sub__(self, other: int | Dim) -> int | Dim:
-        return self + other * -1
+        return self + other * -1 if _is_size(other) else self._refused("-", other)
 
     def __rsub__(self, other: int | Dim) -> int | Dim:
-        return self * -1 + other
+        return self * -1 + other if _is_size(other) else self._refused("-", other)
 
     def __mul__(self, other: int | Dim) -> int | Dim:
+        if not _is_size(other):
+            refused: int | Dim = self._refused("*", other)
+            return refused
         return _collect(
             tuple(
                 (tuple(sorted((*m, *n), key=str)), c * d)
@@ -142,13 +151,46 @@ class Dim:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: int | Dim) -> int | Dim:
-        return _floor_divide(self, other)
+        return _floor_divide(self, _plain(other)) if _is_size(other) else self._refused("//", other)
 
     def __rfloordiv__(self, other: int | Dim) -> int | Dim:
-        return _floor_divide(other, self)
+        return _floor_divide(_plain(other), self) if _is_size(other) else self._refused("//", other)
 
     def __mod__(self, other: int | Dim) -> int | Dim:
-        return self - (self // other) * other
+        return self - (self // other) * other if _is_size(other) else self._refused("%", other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._refused("/", other)
+
+    __rtruediv__ = __truediv__
+
+    def __pow__(self, other: int) -> Any:
+        if isinstance(other, int) and 0 <= other <= _HIGHEST_POWER:
+            return prod([self] * other)
+        return self._refused("**", other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._refused("**", other)
+
+    def _refused(self, sign: str, other: Any) -> Any:
+        """What an operation with something that is no size gives: what the other one makes of it, and no number."""
+        if not isinstance(other, Number):
+            return NotImplemented
+        raise ShapeError(
+            f"the size {self} is symbolic: what {sign} gives with {other} is no size. Compute with a Tensor instead: "
+            "tracer.asarray(x.shape[0])"
+        )
+
+    def _not_ordered(self, other: Any) -> Any:
+        """Raise `ShapeError`: nobody knows which one is larger."""
+        if not isinstance(other, Dim | Number):
+            return NotImplemented
+        raise ShapeError(
+            f"whether the size {self} is larger or smaller than {other} is not known: it is symbolic. Keep it fixed where "
+            "code depends on it"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = _not_ordered
 
     def __str__(self) -> str:
         parts = []
@@ -164,7 +206,10 @@ class Dim:
         return " + ".join(parts).replace("+ -", "- ")
 
     def __repr__(self) -> str:
-        return f"Dim({str(self)!r})"
+        return str(self)  # as in the shapes of messages
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec.removesuffix("d"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dim, (self.terms,)  # the hash is another one in another process
@@ -173,7 +218,23 @@ class Dim:
         raise ShapeError(f"whether the size {self} is zero is not known: it is symbolic")
 
     def __index__(self) -> int:
-        raise ShapeError(f"the size {self} is symbolic, it has no integer value")
+        raise ShapeError(
+            f"the size {self} is symbolic, it has no integer value. Keep it fixed where code depends on it"
+        )
+
+    def __float__(self) -> float:
+        raise ShapeError(
+            f"the size {self} is symbolic, it has no value as a number. Compute with a Tensor instead: "
+            "tracer.asarray(x.shape[0])"
+        )
+
+
+def _is_size(x: Any) -> bool:
+    return isinstance(x, (Dim, int, Integral))  # NumPy's integers are Integral
+
+
+def _plain(size: int | Dim) -> int | Dim:
+    return size if isinstance(size, Dim) else int(size)
 
 
 def _terms(size: int | Dim) -> tuple[tuple[_Monomial, int], ...]:
@@ -298,6 +359,9 @@ def symbols(size: int | Dim) -> set[str]:
 # Bounds on what is read, so that hostile text cannot take long.
 _LONGEST_TEXT, _MOST_TERMS = 10_000, 1_000
 _WRITTEN = re.compile(r"[\w +\-*/(),]+")
+_GLUED = re.compile(
+    r"\b\d+[^\W\d]"
+)  # 3n, 0x10, 1_000: no size is written so, and Python warns of some
 
 
 @lru_cache(maxsize=1000)
@@ -307,7 +371,7 @@ def parse(text: str) -> int | Dim:
     Raises `ParseError`.
     """
     try:
-        if len(text) > _LONGEST_TEXT or not _WRITTEN.fullmatch(text):
+        if len(text) > _LONGEST_TEXT or not _WRITTEN.fullmatch(text) or _GLUED.search(text):
             raise ValueError("too long, or signs that no size has")
         return _parse(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

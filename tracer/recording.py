@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ops.dims import Dim
 from ops.errors import TraceError
 from ops.forms import Form
 from ops.operator import Attributes, Operator, lookup
@@ -108,6 +109,7 @@ class Recorder:
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.questions: Questions | None = None  # answers what Python asks; None where nobody can
+        self.lasting: set[Value] = set()  # arrays from outside that are constants of the graph
         self._roots: dict[Value, int] = {}
         self.gradient_origin: Origin | None = None
         # registered on what lies outside, each with the user's line
@@ -171,7 +173,10 @@ class Recorder:
 
     def value_of_array(self, array: np.ndarray[Any, Any]) -> Tensor:
         """A NumPy array from outside, captured."""
-        return Tensor.of_value(self.capture(array, Type.of(array)), self)
+        value = self.capture(array, Type.of(array))
+        if self.questions is not None and not self.questions.many:
+            self.lasting.add(value)
+        return Tensor.of_value(value, self)
 
     def capture(self, object_: Any, type_: Type) -> Value:
         """The first value of something from outside, an input of the program."""
@@ -212,7 +217,7 @@ class Recorder:
         """
         value = self.value_of(tensor)
         fixed = self.need_number(value)
-        if self.questions is None:
+        if self.questions is None or not (fixed or self.questions.many):
             raise _located(
                 TraceError(
                     f"{asked} of a traced Tensor {short(tensor.type)}: what it is decides what the function does, and a graph "
@@ -221,6 +226,11 @@ class Recorder:
                 )
             )
         return self.questions.ask(value, asked, fixed)
+
+    def answers(self, tensor: Tensor) -> bool:
+        """Whether Python may ask for the Tensor's elements."""
+        fixed = self.need_number(self.value_of(tensor))
+        return self.questions is not None and (fixed or self.questions.many)
 
     def need_number(self, value: Value) -> bool:
         """Whether a value depends on nothing that another call could change; `NeedNumber` if on float arguments alone."""
@@ -240,7 +250,10 @@ class Recorder:
             if v in known:
                 stack.pop()
             elif node is None:
-                known[v] = self.numbers.get(v, _DATA)
+                lasting = _NOTHING if v in self.lasting else _DATA
+                known[v] = self.numbers.get(v, lasting)
+            elif _has_symbols(node):
+                known.update(dict.fromkeys(node.outputs, _DATA))
             else:
                 missing = [u for u in node.inputs if u not in known]
                 stack.extend(missing)
@@ -345,6 +358,14 @@ class Recorder:
             tensor._grad = value
         else:
             self.grads[id(tensor)] = (tensor, value)
+
+
+def _has_symbols(node: Node) -> bool:
+    """Whether what a node gives depends on sizes that are not known."""
+    return any(
+        isinstance(a, Dim) or (isinstance(a, tuple) and any(isinstance(d, Dim) for d in a))
+        for a in node.attrs.values()
+    )
 
 
 def _located(error: TraceError) -> Exception:

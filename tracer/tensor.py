@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ops.errors import GradError, TraceError, TracerError
+from ops.dims import Dim
+from ops.errors import GradError, ShapeError, TraceError, TracerError
 from ops.types import Type, numpy_dtype, short
 from tracer.modes import MODES, Flag, untracked
 from tracer.source import user_line
@@ -260,7 +261,14 @@ class Tensor(GradientMethods, Methods):
     def __len__(self) -> int:
         if not self.type.shape:
             raise TypeError("a 0-d Tensor has no length")
-        return int(self.type.shape[0])
+        length = self.type.shape[0]
+        if isinstance(length, Dim):
+            raise _located(
+                ShapeError(
+                    f"len(x) is a number, but the size {length} is symbolic; x.shape[0] is the size"
+                )
+            )
+        return int(length)
 
     __hash__ = object.__hash__
 

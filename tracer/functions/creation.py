@@ -62,11 +62,11 @@ def _has_arrays(data: Any) -> bool:
 
 
 def has_tensors(data: Any) -> bool:
-    """Whether nested sequences hold a Tensor, without recursion."""
+    """Whether nested sequences hold a Tensor or a symbolic size, without recursion."""
     pending = [data]
     while pending:
         item = pending.pop()
-        if isinstance(item, Tensor):
+        if isinstance(item, Tensor | Dim):
             return True
         if isinstance(item, list | tuple) and not _ATOMS.issuperset(map(type, item)):
             pending.extend(item)

@@ -230,7 +230,7 @@ def count_of(mask: Tensor, what: str) -> int:
     Raises `TraceError` where a trace answers no questions.
     """
     recorder = MODES.recorder
-    if recorder is None or recorder.questions is None:
+    if recorder is None or not recorder.answers(mask):
         return int(np.count_nonzero(known_mask(mask, what)))
     return int(
         apply("ReduceSum", cast(mask, "int64"), axes=tuple(range(mask.ndim)), keepdims=False)

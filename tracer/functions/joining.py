@@ -90,10 +90,10 @@ def split(x: Any, /, indices_or_sections: int | Sequence[int], axis: int = 0) ->
     size = x.type.shape[axis]
     cuts = ints(indices_or_sections, "indices_or_sections")
     if not isinstance(indices_or_sections, int):
-        length = size if isinstance(size, int) else END
-        bounds = [0, *(min(c + length if c < 0 else c, length) for c in cuts), size]
-        sizes = tuple(max(b - a, 0) for a, b in pairwise(bounds))
-        return tuple(part(x, axis, a, a + n) for a, n in zip(bounds, sizes, strict=False))
+        bounds = [slice(a, b) for a, b in pairwise([0, *cuts, END])]
+        if isinstance(size, int):
+            bounds = [slice(*b.indices(size)[:2]) for b in bounds]
+        return tuple(part(x, axis, b.start, b.stop) for b in bounds)
     (sections,) = cuts
     if sections < 1 or (isinstance(size, int) and size % sections):
         raise ShapeError(

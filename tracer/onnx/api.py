@@ -17,6 +17,7 @@ from tracer.graph import Graph
 from tracer.ir import to_text
 from tracer.ir.symbols import bind
 from tracer.nn.module import Module
+from tracer.onnx.dynamic import NONE, Aliases
 from tracer.onnx.targets import Exportable, function_graph, module_graph
 from tracer.tracing import TracedFunction
 
@@ -29,7 +30,9 @@ OPSETS = range(17, 24)
 DEFAULT_OPSET = 21
 
 
-def to_graph(target: Any, args: Any = None, dynamic_shapes: Any = None) -> Exportable:
+def to_graph(
+    target: Any, args: Any = None, dynamic_shapes: Any = None, aliases: Aliases = NONE
+) -> Exportable:
     """What a target is as a graph. Graphs are themselves; their sizes are as symbolic as they were
     recorded.
 
@@ -46,11 +49,11 @@ def to_graph(target: Any, args: Any = None, dynamic_shapes: Any = None) -> Expor
         _check_arguments(target, args)
         return Exportable(target)
     if isinstance(target, Module):
-        return module_graph(target, args, dynamic_shapes)
+        return module_graph(target, args, dynamic_shapes, aliases)
     if isinstance(target, TracedFunction):
-        return function_graph(target, args, dynamic_shapes)
+        return function_graph(target, args, dynamic_shapes, aliases)
     if callable(target):
-        return function_graph(TracedFunction(target), args, dynamic_shapes)
+        return function_graph(TracedFunction(target), args, dynamic_shapes, aliases)
     raise ExportError(
         f"{type(target).__name__} cannot be exported; export a Graph, a Module or a traced function"
     )
@@ -163,7 +166,12 @@ def export(
     if dynamic_shapes is not None and dynamic_axes is not None:
         raise ExportError("dynamic_shapes and dynamic_axes are one thing; pass one of them")
     _check_path(path)
-    found = to_graph(target, args, dynamic_axes if dynamic_shapes is None else dynamic_shapes)
+    for what, names in (("input_names", input_names), ("output_names", output_names)):
+        if isinstance(names, str):
+            raise ExportError(f"{what} is a list of names, got {names!r}; write [{names!r}]")
+    aliases = Aliases(tuple(input_names or ()), tuple(output_names or ()))
+    dynamic = dynamic_axes if dynamic_shapes is None else dynamic_shapes
+    found = to_graph(target, args, dynamic, aliases)
     graph, initial = found.graph, dict(found.initializers) if export_params else {}
     if input_names is not None:
         graph, initial = _renamed(graph, tuple(input_names), initial)
@@ -185,14 +193,22 @@ def export(
 def _renamed(
     graph: Graph, names: tuple[str, ...], initial: dict[str, Any]
 ) -> tuple[Graph, dict[str, Any]]:
-    if len(names) != len(graph.inputs) or len(set(names)) != len(names):
+    """The graph with these names of all inputs, or of those that have no value in the model."""
+    old = graph.input_names
+    free = [n for n in old if n not in initial]
+    if len(set(names)) != len(names) or len(names) not in (len(old), len(free)):
+        also = f", or {len(free)}, for those that are no part of the model" if initial else ""
         raise ExportError(
-            f"input_names must be {len(graph.inputs)} different names, one for each input, "
-            f"got {names}"
+            f"input_names must be {len(old)} different names, one for each input{also}; got {names}"
         )
-    new = dict(zip(graph.input_names, names, strict=True))
-    renamed = replace(graph, input_names=names, _cache={})
-    return renamed, {new[old]: value for old, value in initial.items()}
+    new = dict(zip(old if len(names) == len(old) else free, names, strict=True))
+    for name in old:
+        if name not in new:
+            new[name] = name
+            while new[name] in names:
+                new[name] += "_"
+    renamed = replace(graph, input_names=tuple(new[n] for n in old), _cache={})
+    return renamed, {new[n]: value for n, value in initial.items()}
 
 
 def _check_path(path: Any) -> None:

@@ -6,19 +6,18 @@ Knows recording and modules. Must not know the format.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ops.dims import Dim
 from ops.errors import ExportError
-from ops.types import Type
 from tracer.graph import Graph, GraphBuilder, Value
 from tracer.modes import no_grad
 from tracer.nn.module import Module
-from tracer.tensor import Tensor, intern
+from tracer.onnx.dynamic import NONE, Aliases, with_symbols
+from tracer.tensor import Tensor
 from tracer.tracing.access import Path
 from tracer.tracing.guards import build_guard
 from tracer.tracing.record import NeedNumber, record
@@ -40,9 +39,11 @@ class Exportable:
     output_names: tuple[str, ...] = ()
 
 
-def module_graph(module: Module, args: Any, dynamic_shapes: Any) -> Exportable:
+def module_graph(
+    module: Module, args: Any, dynamic_shapes: Any, aliases: Aliases = NONE
+) -> Exportable:
     """A module's forward in evaluation mode: state_dict first (tied entries once, unused ones kept), then the arguments."""
-    values, keywords = _arguments(args)
+    values, keywords = _arguments(args, module.forward)
     training = [(m, m.training) for m in module.modules()]
     module.eval()
     try:
@@ -54,6 +55,7 @@ def module_graph(module: Module, args: Any, dynamic_shapes: Any) -> Exportable:
                 keywords,
                 dynamic_shapes,
                 _parameters(module.forward),
+                aliases,
             )
     finally:
         for m, mode in training:
@@ -81,16 +83,24 @@ def module_graph(module: Module, args: Any, dynamic_shapes: Any) -> Exportable:
     return _finish(recorded, inputs, input_names, names, initial, ())
 
 
-def function_graph(traced: TracedFunction[Any, Any], args: Any, dynamic_shapes: Any) -> Exportable:
+def function_graph(
+    traced: TracedFunction[Any, Any], args: Any, dynamic_shapes: Any, aliases: Aliases = NONE
+) -> Exportable:
     """A traced function, such as a whole training step: the state that it reads (parameters first, as in state_dict),
     numbers such as learning rates, then the arguments; results, then the new state in the same order, named `<name>.next`.
 
     State that the function changes, and numbers beside it, are inputs of the model; state that it only reads has its value as
     an initializer.
     """
-    values, keywords = _arguments(args)
+    values, keywords = _arguments(args, traced._function)
     recorded, names, paths = _record(
-        traced._function, traced._name, values, keywords, dynamic_shapes, traced._parameters
+        traced._function,
+        traced._name,
+        values,
+        keywords,
+        dynamic_shapes,
+        traced._parameters,
+        aliases,
     )
     order: dict[int, int] = {}
     for module in recorded.modules:
@@ -197,13 +207,25 @@ def _finish(
     return Exportable(whole, initial, tuple(names))
 
 
-def _arguments(args: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(args: Any, function: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments. A dict at the end holds keywords, unless the function takes it as an argument only."""
     if args is None:
         raise ExportError("example arguments are needed: the model is traced with them")
     values = tuple(args) if isinstance(args, tuple | list) else (args,)
     if values and isinstance(values[-1], dict):
-        return values[:-1], values[-1]
+        keywords = values[-1]
+        named = all(isinstance(k, str) for k in keywords)
+        if named and (_takes(function, values[:-1], keywords) or not _takes(function, values, {})):
+            return values[:-1], keywords
     return values, {}
+
+
+def _takes(function: Any, values: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    try:
+        inspect.signature(function).bind(*values, **keywords)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _parameters(function: Any) -> tuple[str, ...]:
@@ -220,15 +242,13 @@ def _record(
     kwargs: dict[str, Any],
     dynamic_shapes: Any,
     parameters: tuple[str, ...],
+    aliases: Aliases,
 ) -> tuple[Recorded, list[str], dict[int, Path]]:
     leaves, tree = flatten(args, kwargs)
     names = leaf_names(args, kwargs, parameters)
     signature = [leaf_of(x) for x in leaves]
-    symbols = _symbols(dynamic_shapes, names, signature)
-    signature = [
-        _dynamic(leaf, symbols.get(number, {}), names[number])
-        for number, leaf in enumerate(signature)
-    ]
+    heads = [parameters[k] if k < len(parameters) else f"argument{k}" for k in range(len(args))]
+    signature = with_symbols(signature, names, [*heads, *kwargs], dynamic_shapes, aliases)
     recorded = _traced(function, leaves, signature, tree, name)
     objects = {
         n: x for n, x, leaf in zip(names, leaves, signature, strict=True) if leaf.kind == "object"
@@ -246,54 +266,3 @@ def _traced(
             return record(function, leaves, signature, tree, name)
         except NeedNumber as need:
             signature[need.leaf] = leaf_of(leaves[need.leaf], static=True)
-
-
-def _symbols(
-    dynamic_shapes: Any, names: list[str], signature: Sequence[Leaf]
-) -> dict[int, dict[int, str]]:
-    """For each argument leaf the names of its symbolic axes."""
-    if dynamic_shapes is None:
-        return {}
-    if isinstance(dynamic_shapes, Mapping):
-        unknown = [n for n in dynamic_shapes if n not in names]
-        if unknown:
-            raise ExportError(
-                f"dynamic_shapes names {unknown[0]!r}, but the arguments are {', '.join(names)}"
-            )
-        given = {names.index(n): axes for n, axes in dynamic_shapes.items()}
-    else:
-        if len(dynamic_shapes) > len(names):
-            raise ExportError(
-                f"dynamic_shapes has {len(dynamic_shapes)} entries for {len(names)} arguments"
-            )
-        given = dict(enumerate(dynamic_shapes))
-    result: dict[int, dict[int, str]] = {}
-    for number, axes in given.items():
-        if axes is None:
-            continue
-        if isinstance(axes, Mapping):
-            result[number] = {
-                int(a): n if isinstance(n, str) else f"{names[number]}_{a}" for a, n in axes.items()
-            }
-        elif all(isinstance(a, int) for a in axes):
-            result[number] = {a: f"{names[number]}_{a}" for a in axes}
-        else:
-            result[number] = {k: n for k, n in enumerate(axes) if isinstance(n, str)}
-    return result
-
-
-def _dynamic(leaf: Leaf, axes: Mapping[int, str], name: str) -> Leaf:
-    if not axes:
-        return leaf
-    if leaf.type is None:
-        raise ExportError(f"dynamic_shapes names {name!r}, which is no Tensor")
-    shape = list(leaf.type.shape)
-    for axis, symbol in axes.items():
-        if not -len(shape) <= axis < len(shape):
-            raise ExportError(
-                f"dynamic_shapes names axis {axis} of {name!r}, which has {len(shape)} axes"
-            )
-        shape[axis] = Dim.symbol(symbol.replace(".", "_"))
-    return Leaf(
-        leaf.kind, intern(Type(leaf.type.dtype, tuple(shape), leaf.type.weak)), leaf.requires_grad
-    )

@@ -65,16 +65,21 @@ def _answer(asked: str, elements: Array) -> Any:
 
 
 class Questions:
-    """The questions of one trace in order. `known`: imposed outcomes of the first ones.
+    """The questions of one trace in order. `known`: imposed outcomes of the first ones; None where one path is wanted, so that
+    only what nothing can change may be asked.
 
-    Attributes: `asked`; `closed`, whether the function has returned; `failure`, an error of a value that was asked for, which
-    ends the trace even if the function catches it: a program has no handler.
+    Attributes: `many`, whether there may be several paths; `asked`; `closed`, whether the function has returned; `failure`, an
+    error of a value that was asked for, which ends the trace even if the function catches it: a program has no handler.
     """
 
     def __init__(
-        self, recorder: Recorder, evaluate: Callable[[Value], Array], known: Sequence[Question]
+        self,
+        recorder: Recorder,
+        evaluate: Callable[[Value], Array],
+        known: Sequence[Question] | None,
     ) -> None:
-        self._recorder, self._evaluate, self._imposed = recorder, evaluate, list(known)
+        self._recorder, self._evaluate, self._imposed = recorder, evaluate, list(known or ())
+        self.many = known is not None
         self._answered: dict[tuple[Value, str], Question] = {}
         self.asked: list[Question] = []
         self.closed = False

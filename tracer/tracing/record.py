@@ -52,7 +52,7 @@ def record(
     """Trace `function` on leaves of the given signature. Raises what the function raises; nothing outside has changed then.
 
     `known`: the questions that Python asks first, with outcomes that are imposed; later ones are answered by the leaves' and the
-    state's elements. None where nothing can be asked. `names`: of the leaves.
+    state's elements. None: nothing can be asked but what never changes. `names`: of the leaves.
     """
     recorder = Recorder(name)
     placeholders: list[Any] = []
@@ -81,9 +81,8 @@ def record(
         dynamic.append(number)
         placeholders.append(placeholder)
     args, kwargs = optree.tree_unflatten(tree, placeholders)
-    if known is not None:
-        actual = {v: _elements(leaves[k]) for k, v in originals.items()}
-        recorder.questions = Questions(recorder, evaluation(recorder, actual, leaves), known)
+    actual = {v: _elements(leaves[k]) for k, v in originals.items()}
+    recorder.questions = Questions(recorder, evaluation(recorder, actual, leaves), known)
     objects = {
         n: x for n, x, leaf in zip(names, leaves, signature, strict=False) if leaf.kind == "object"
     }
