@@ -38,15 +38,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Machine code and where it came from. `seconds`: what this request took to load or compile,
-    0 from memory.
+    """Machine code and where it came from ("python": it calls back, see `python_kernel`).
+    `seconds`: what this request took to load or compile, 0 from memory.
     """
 
     name: str
     key: str
     address: int
     text: str
-    origin: Literal["memory", "disk", "compiled"]
+    origin: Literal["memory", "disk", "compiled", "python"]
     seconds: float
 
 

@@ -1,6 +1,7 @@
 """What all tests share: kernel cache, count of compiled kernels, golden texts, fresh processes.
 
-Knows pytest and Hypothesis. Of the project it knows one thing, `codegen.kernels.statistics()`.
+Knows pytest and Hypothesis. Of the project it knows `codegen.kernels.statistics()`, and
+`tracer.config.CONFIG.compile`.
 """
 
 from __future__ import annotations
@@ -156,6 +157,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 # ---- fixtures ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def kernels_as_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests marked `kernels("python")` compile nothing: the kernels of their programs run as Python.
+
+    For files whose subject is not generated code: recording, guards, paths, history, mutation,
+    messages. A marked file says with `kernels("compiled")` which of its tests show that what it is
+    about holds for machine code too. All else is the same, so marks may come and go: programs,
+    argument blocks, the fast way into a program, and the bits.
+    """
+    marker = request.node.get_closest_marker("kernels")
+    if marker is None or marker.args == ("compiled",):
+        return
+    if marker.args != ("python",):
+        pytest.fail(f"the mark says kernels{marker.args}: expected 'python' or 'compiled'")
+    from tracer.config import CONFIG
+
+    monkeypatch.setattr(CONFIG, "compile", False)
 
 
 @pytest.fixture

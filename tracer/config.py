@@ -9,15 +9,19 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Config:
-    """`jit`: TRACER_JIT=0 runs traced functions eagerly. `check`: TRACER_CHECK=1 verifies graphs after every pass."""
+    """`jit`: TRACER_JIT=0 runs traced functions eagerly. `check`: TRACER_CHECK=1 verifies graphs after every pass.
+    `compile`: TRACER_KERNELS=python lets programs run their kernels' text as Python (`codegen.python_kernel`)."""
 
     jit: bool = True
     check: bool = False
+    compile: bool = True
     fast: bool = True
 
 
 CONFIG = Config(
-    jit=os.environ.get("TRACER_JIT", "1") != "0", check=os.environ.get("TRACER_CHECK", "0") == "1"
+    jit=os.environ.get("TRACER_JIT", "1") != "0",
+    check=os.environ.get("TRACER_CHECK", "0") == "1",
+    compile=os.environ.get("TRACER_KERNELS", "") != "python",
 )
 
 

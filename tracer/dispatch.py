@@ -188,7 +188,7 @@ def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> tuple[Te
     from tracer.execution import Executable
     from tracer.graph import GraphBuilder
 
-    key = (op, tuple(x.type for x in inputs), attrs.key)
+    key = (op, tuple(x.type for x in inputs), attrs.key, CONFIG.compile)
     executable = _KERNELS.get(key)
     if executable is None:
         builder = GraphBuilder(op.name)

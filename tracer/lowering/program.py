@@ -15,9 +15,11 @@ import numpy as np
 from codegen import compile as kernels
 from codegen import gemm
 from codegen.errors import FunctionError
+from codegen.kernels import Kernel
 from codegen.runtime import AddressOf, HostCall, Row, Slot
 from ops.compute import Host
 from ops.errors import ArgumentError, TracerError
+from tracer.config import CONFIG
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout
@@ -83,7 +85,7 @@ class Memory:
         if planned.bound is not None:
             bound = planned.bound
             try:
-                kernel = kernels.compile_cpu(bound.spec, bound.schedule, bound.notes)
+                kernel = _kernel(bound)
             except FunctionError as error:
                 raise ArgumentError(f"{error}{_used_at(planned.nodes)}") from None
             planned.text, planned.origin = kernel.text, kernel.origin
@@ -155,6 +157,15 @@ class Memory:
                 _array_at(resolve(p, words), y)[...] = array
 
         return call
+
+
+def _kernel(bound: Bound) -> Kernel:
+    """The kernel of a specification: machine code, unless kernels shall run as Python."""
+    if CONFIG.compile:
+        return kernels.compile_cpu(bound.spec, bound.schedule, bound.notes)
+    from codegen.python_kernel import python_kernel
+
+    return python_kernel(bound.spec, bound.schedule, bound.notes)
 
 
 def _used_at(nodes: Sequence[Node]) -> str:
