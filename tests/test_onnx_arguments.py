@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -247,3 +248,65 @@ def test_what_a_symbolic_size_or_state_decides_is_no_constant() -> None:
         )
     with pytest.raises(TracerError, match="whose size depends on elements"):
         export(lambda x: x[:, state], (X,))
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+def test_results_have_other_names_than_inputs() -> None:
+    for options in ({}, {"input_names": ["output"]}):
+        model = export(lambda output: output * 2.0, (X,), **options)
+        onnx.checker.check_model(model, full_check=True)
+        assert [o.name for o in model.graph.output] == ["output_"]
+    for name, target in (("x", lambda x: x * 2.0), ("weight", nn.Linear(4, 2))):
+        with pytest.raises(ExportError, match=f"output_names has '{name}', .* of an input"):
+            export(target, (X,), output_names=[name])
+
+
+def test_a_text_file_is_refused() -> None:
+    with pytest.raises(ExportError, match="binary file"):
+        export(lambda x: x * 2.0, (X,), io.StringIO())
+
+
+class Filter:
+    """State that is another Tensor after each call."""
+
+    def __init__(self) -> None:
+        self.kept = {"mean": tracer.zeros(4)}
+        self.calls = 0
+        self.last: Any = None
+
+    def __call__(self, x: Any) -> Any:
+        self.kept["mean"] = self.kept["mean"] * 0.5 + x.sum(0)
+        self.calls += 1
+        self.last = x
+        return x * self.kept["mean"]
+
+
+def test_state_that_is_assigned_is_an_input_and_a_result() -> None:
+    target = Filter()
+    model = export(target, (X,), dynamic_shapes={"x": {0: "n"}})
+    onnx.checker.check_model(model, full_check=True)
+    assert (target.calls, target.last) == (0, None)
+    assert list(sizes(model.graph.input)) == ["kept.mean", "x"]
+    assert list(sizes(model.graph.output)) == ["output", "kept.mean.next"]
+    state = np.zeros(4, np.float32)
+    for rows in (3, 1, 2):
+        result, state = run_model(model, {"kept.mean": state, "x": X[:rows]})
+        np.testing.assert_array_equal(result, target(tracer.tensor(X[:rows])).numpy())
+        np.testing.assert_array_equal(state, target.kept["mean"].numpy())
+
+
+def descend(w: Any, x: Any) -> Any:
+    w -= tracer.grad(lambda w: (x @ w).sum())(w) * 0.5
+    return w.sum()
+
+
+def test_an_argument_that_is_changed_is_a_result() -> None:
+    w = tracer.zeros(4)
+    model = export(descend, (w, X), dynamic_shapes={"x": {0: "n"}})
+    onnx.checker.check_model(model, full_check=True)
+    assert list(sizes(model.graph.output)) == ["output", "w.next"]
+    total, new = run_model(model, {"w": w.numpy(), "x": X})
+    np.testing.assert_array_equal(total, descend(w, tracer.tensor(X)).numpy())
+    np.testing.assert_array_equal(new, w.numpy())

@@ -5,6 +5,7 @@ Knows what can be exported and where files go. Must not know the format.
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -175,7 +176,9 @@ def export(
     graph, initial = found.graph, dict(found.initializers) if export_params else {}
     if input_names is not None:
         graph, initial = _renamed(graph, tuple(input_names), initial)
-    results = output_names if output_names is not None else found.output_names or None
+    results: Sequence[str] | None = output_names
+    if output_names is None and found.output_names:
+        results = _distinct(found.output_names, graph.input_names)
     model = export_graph(
         graph,
         opset=DEFAULT_OPSET if opset_version is None else opset_version,
@@ -211,8 +214,22 @@ def _renamed(
     return renamed, {new[n]: value for n, value in initial.items()}
 
 
+def _distinct(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """The names of results, other ones where inputs have them."""
+    result: list[str] = []
+    for name in names:
+        while name in taken or name in result:
+            name += "_"
+        result.append(name)
+    return result
+
+
 def _check_path(path: Any) -> None:
     """Fail before the work is done, not after."""
+    if isinstance(path, io.TextIOBase):
+        raise ExportError(
+            "a model is written to a binary file, got one for text; open it with mode 'wb'"
+        )
     if path is None or hasattr(path, "write"):
         return
     if not isinstance(path, str | os.PathLike):

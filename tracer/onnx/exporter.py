@@ -75,6 +75,11 @@ class _Exporter:
         chosen = [n or printed[v] for v, n in zip(graph.inputs, given, strict=True)]
         if input_names is None and len(set(chosen)) != len(chosen):
             chosen = [printed[v] for v in graph.inputs]
+        twice = [n for n in self.output_names if n in chosen]
+        if twice:
+            raise ExportError(
+                f"output_names has {twice[0]!r}, which is the name of an input; values of a model have different names"
+            )
         self.names.reserve((*chosen, *self.output_names))
         unknown = [n for n in initializers if n not in chosen]
         if unknown:

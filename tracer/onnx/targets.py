@@ -21,7 +21,7 @@ from tracer.tensor import Tensor
 from tracer.tracing.access import Path
 from tracer.tracing.guards import build_guard
 from tracer.tracing.record import NeedNumber, record
-from tracer.tracing.recorded import Recorded
+from tracer.tracing.recorded import Output, Recorded
 from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 from tracer.tracing.traced import TracedFunction
 from tracer.view_links import part_of
@@ -80,14 +80,15 @@ def module_graph(
             inputs.append(capture.value)
             input_names.append(f"captured{number}")
             initial[input_names[-1]] = np.asarray(capture.object)
-    return _finish(recorded, inputs, input_names, names, initial, ())
+    return _finish(recorded, inputs, input_names, names, initial)
 
 
 def function_graph(
     traced: TracedFunction[Any, Any], args: Any, dynamic_shapes: Any, aliases: Aliases = NONE
 ) -> Exportable:
     """A traced function, such as a whole training step: the state that it reads (parameters first, as in state_dict),
-    numbers such as learning rates, then the arguments; results, then the new state in the same order, named `<name>.next`.
+    numbers such as learning rates, then the arguments; results, then the new state in the same order, named `<name>.next`, as are
+    arguments that it changes.
 
     State that the function changes, and numbers beside it, are inputs of the model; state that it only reads has its value as
     an initializer.
@@ -118,7 +119,7 @@ def function_graph(
     input_names: list[str] = []
     initial: dict[str, Any] = {}
 
-    changed = {id(t) for t in recorded.mutated}
+    changed = {id(t) for t in (*recorded.mutated, *recorded.replaced)}
 
     def add(value: Value, name: str, content: Any, is_input: bool) -> None:
         unique = name
@@ -133,21 +134,12 @@ def function_graph(
         path = paths.get(id(capture.object))
         name = path.name if path and path.name else f"captured{number}"
         add(capture.value, name, np.asarray(capture.object), id(capture.object) in changed)
-    position = {id(c.object): k for k, c in enumerate(captures)}
     for scalar in recorded.scalars:
         path = paths.get(id(scalar.container))
         name = f"{path.name}.{scalar.key}" if path and path.name else scalar.key
         add(scalar.value, name, np.float64(scalar.container[scalar.key]), bool(changed))
-    new = sorted(
-        zip(
-            recorded.mutated,
-            range(recorded.result_count, recorded.result_count + len(recorded.mutated)),
-            strict=True,
-        ),
-        key=lambda item: position[id(item[0])],
-    )
-    updates = tuple((number, f"{input_names[position[id(t)]]}.next") for t, number in new)
-    return _finish(recorded, inputs, input_names, names, initial, updates)
+    names_of = dict(zip((id(c.object) for c in captures), input_names, strict=False))
+    return _finish(recorded, inputs, input_names, names, initial, names_of)
 
 
 def _finish(
@@ -156,8 +148,9 @@ def _finish(
     input_names: list[str],
     argument_names: list[str],
     initial: dict[str, Any],
-    updates: tuple[tuple[int, str], ...],
+    names_of: Mapping[int, str] | None = None,
 ) -> Exportable:
+    """The whole. `names_of`: the names of state, if its new values are results too, and those of arguments that change."""
     graph = recorded.graph
     base = len(recorded.captures) + len(recorded.scalars)
     for k, leaf in enumerate(recorded.argument_leaves):
@@ -166,38 +159,45 @@ def _finish(
         while name in input_names:
             name += "_"
         input_names.append(name)
-    outputs: list[Value] = []
-    names: list[str] = []
     builder = GraphBuilder()
     first = recorded.result_count
     changed = {id(t): graph.outputs[first + k] for k, t in enumerate(recorded.mutated)}
     state = {id(c.object): c.value for c in recorded.captures} | changed
     given = {leaf: graph.inputs[base + k] for k, leaf in enumerate(recorded.argument_leaves)}
     first += len(changed)
-    given |= {leaf: graph.outputs[first + k] for k, leaf in enumerate(recorded.mutated_arguments)}
-    returned = recorded.outputs[: len(recorded.outputs) - len(recorded.placed)]
-    for number, output in enumerate(returned):
+    moved = {leaf: graph.outputs[first + k] for k, leaf in enumerate(recorded.mutated_arguments)}
+    given |= moved
+
+    def value_of(output: Output, what: str) -> Value | None:
+        """Where a result is in the graph; None for what is no Tensor."""
         if output.kind == "program":
-            outputs.append(graph.outputs[output.number])
-        elif output.kind == "argument":
-            outputs.append(given[output.number])
-        elif isinstance(output.object, Tensor | np.ndarray):
-            view = getattr(output.object, "_view", None)
-            if view is not None and id(view.base) in changed:
-                found = part_of(builder, view, changed[id(view.base)])
-            elif id(output.object) in state:
-                found = state[id(output.object)]
-            else:
-                raise ExportError(
-                    f"result {number} is a Tensor that the function only hands through"
-                )
-            outputs.append(found)
-        else:
-            continue
-        names.append(f"output{number}" if len(returned) > 1 else "output")
-    for number, name in updates:
-        outputs.append(graph.outputs[number])
-        names.append(name)
+            return graph.outputs[output.number]
+        if output.kind == "argument":
+            return given[output.number]
+        if not isinstance(output.object, Tensor | np.ndarray):
+            return None
+        view = getattr(output.object, "_view", None)
+        if view is not None and id(view.base) in changed:
+            return part_of(builder, view, changed[id(view.base)])
+        if id(output.object) not in state:
+            raise ExportError(f"{what} is a Tensor that the function only hands through")
+        return state[id(output.object)]
+
+    count = len(recorded.outputs) - len(recorded.placed)
+    found = [
+        (f"output{k}" if count > 1 else "output", value_of(output, f"result {k}"))
+        for k, output in enumerate(recorded.outputs[:count])
+    ]
+    if names_of is not None:
+        new: dict[int, Value | None] = dict(changed)
+        for before, output in zip(recorded.replaced, recorded.outputs[count:], strict=True):
+            if id(before) in names_of:
+                new[id(before)] = value_of(output, f"the new {names_of[id(before)]}")
+        found += [(f"{name}.next", new[key]) for key, name in names_of.items() if key in new]
+        own = dict(zip(recorded.argument_leaves, input_names[-len(given) :], strict=True))
+        found += [(f"{own[leaf]}.next", value) for leaf, value in moved.items()]
+    outputs = [value for _, value in found if value is not None]
+    names = [name for name, value in found if value is not None]
     if not outputs:
         raise ExportError(
             f"{graph.name} returns no Tensor and changes none; there is nothing to export"

@@ -120,6 +120,7 @@ def record(
             ]
             moved = [change for change in changed if recorder.is_computed(change.now)]
             recorded.placed = [change.assign for change in moved]
+            recorded.replaced = [change.before for change in moved]
             _follow_places(recorder, recorded, moved, named)
             return recorded
     finally:

@@ -64,6 +64,7 @@ class Recorded:
     placed: list[Callable[[Any], object]] = field(
         default_factory=list
     )  # what takes the last outputs
+    replaced: list[Any] = field(default_factory=list)  # what was in these places before
     assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
     # outputs: changed state with a history
     changed_histories: list[int] = field(default_factory=list)
