@@ -16,6 +16,9 @@ from tracer import autograd, nn, optim, trace
 from tracer.autograd import detect_anomaly, set_detect_anomaly
 from tracer.dispatch import apply
 
+# What is looked at lies above kernels. Compiled too: a step and both directions.
+pytestmark = pytest.mark.kernels("python")
+
 X = tracer.tensor([1.0, -2.0, 3.0], requires_grad=True)
 
 
@@ -45,6 +48,7 @@ def letter(function: Callable[[], Any], **options: bool) -> str:
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+@pytest.mark.kernels("compiled")
 def test_in_the_forward(traced: bool) -> None:
     text = letter(lambda: (trace(forward) if traced else forward)(X))
     assert text.startswith("Log gave nan")
@@ -55,6 +59,7 @@ def test_in_the_forward(traced: bool) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+@pytest.mark.kernels("compiled")
 def test_in_the_backward(traced: bool) -> None:
     with detect_anomaly():
         result = (trace(backward) if traced else backward)(X)
@@ -66,6 +71,7 @@ def test_in_the_backward(traced: bool) -> None:
     assert X.grad is None
 
 
+@pytest.mark.kernels("compiled")
 def test_a_traced_step_that_goes_wrong_changes_nothing() -> None:
     w = tracer.tensor([1.0, 2.0, 3.0], requires_grad=True)
     opt = optim.SGD([w], lr=0.5, momentum=0.9)

@@ -489,6 +489,7 @@ def changed(x):
 CHANGED = [[20, 120, 180], [54, 75, 90]]
 
 
+@pytest.mark.kernels("python")
 def test_an_argument_that_forward_changes_has_the_history_of_the_call() -> None:
     start = np.arange(6, dtype=np.float32).reshape(2, 3)
     for f in (changed, trace(changed)):
@@ -602,6 +603,7 @@ def test_backward_inside_a_trace_and_of_a_traced_function() -> None:
     near(x.grad, wanted)
 
 
+@pytest.mark.kernels("python")
 def test_second_gradients_of_a_traced_function_use_backward_again() -> None:
     def second(f):
         x = leaf()

@@ -305,6 +305,7 @@ def test_gradients_through_the_derivative() -> None:
     near(x.grad, wanted()[0])
 
 
+@pytest.mark.kernels("python")
 def test_second_gradients_need_a_derivative_of_the_derivative() -> None:
     with pytest.raises(
         tracer.GradError, match=r"soft.derivative has no gradient: it was made without"

@@ -136,6 +136,7 @@ CHANGES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.kernels("python")
 def test_a_change_in_place_by_a_volatile_operand_makes_volatile(name: str) -> None:
     """Also what the changed Tensor is a view of, and other views, eager and traced; and its history is gone."""
     w = tracer.tensor(array(4, 3, seed=1), requires_grad=True)

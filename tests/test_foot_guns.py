@@ -26,6 +26,9 @@ from codegen import memory
 from tracer import ArgumentError, TraceError, nn, optim, trace
 from tracer.tensor import Tensor
 
+# What is shown here lies above kernels. Compiled too: whatever is about memory, results, failures and threads.
+pytestmark = pytest.mark.kernels("python")
+
 Program = Callable[[Callable[[Any], Any]], Any]
 FACTOR = 2.0
 
@@ -90,6 +93,7 @@ def seeded() -> Iterator[None]:
 # ---- results and operands ------------------------------------------------------------------------
 
 
+@pytest.mark.kernels("compiled")
 def test_old_results_are_kept_across_calls() -> None:
     def program(decorate: Any) -> Any:
         function = decorate(lambda x: (x * 2 + 1, x.sum()))
@@ -103,6 +107,7 @@ def test_old_results_are_kept_across_calls() -> None:
     agree(program)
 
 
+@pytest.mark.kernels("compiled")
 def test_an_output_is_fed_back_as_input() -> None:
     def program(decorate: Any) -> Any:
         function = decorate(lambda x, s: (x * 0.5 + s, s + 1))
@@ -133,6 +138,7 @@ def test_the_same_array_is_given_twice() -> None:
     agree(program)
 
 
+@pytest.mark.kernels("compiled")
 def test_memory_that_two_arguments_share_is_not_changed_under_the_other_name() -> None:
     @trace
     def function(a: Any, b: Any) -> Any:
@@ -176,6 +182,7 @@ class Pair(NamedTuple):
     second: Any
 
 
+@pytest.mark.kernels("compiled")
 def test_what_is_returned() -> None:
     """An input, a constant, nothing, the same value twice, what is made in the function; in any tree."""
     outside, plain = tracer.ones(2), np.ones(2, np.float32)
@@ -219,6 +226,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.kernels("compiled")
 def test_results_that_are_views_share_memory_as_without_a_trace(name: str) -> None:
     def program(decorate: Any) -> Any:
         function, seen = decorate(VIEWS[name]), []
@@ -233,6 +241,7 @@ def test_results_that_are_views_share_memory_as_without_a_trace(name: str) -> No
     agree(program)
 
 
+@pytest.mark.kernels("compiled")
 def test_views_of_parameters_and_of_what_requires_gradients() -> None:
     def program(decorate: Any) -> Any:
         w = tensor(4, 3, requires_grad=True)
@@ -251,6 +260,7 @@ def test_views_of_parameters_and_of_what_requires_gradients() -> None:
     agree(program)
 
 
+@pytest.mark.kernels("compiled")
 def test_results_that_have_a_gradient_or_are_leaves() -> None:
     def program(decorate: Any) -> Any:
         w = tensor(3, requires_grad=True)
@@ -341,6 +351,7 @@ def test_nested_and_recursive_functions() -> None:
     agree(program)
 
 
+@pytest.mark.kernels("compiled")
 def test_a_function_is_called_from_other_threads() -> None:
     def program(decorate: Any) -> Any:
         function, x = decorate(lambda x: tracer.exp(x) * 2), tensor(3)
@@ -740,6 +751,7 @@ class Stateful(nn.Module):
 
 
 @pytest.mark.parametrize("when", ["in the trace", "in the program"])
+@pytest.mark.kernels("compiled")
 def test_a_call_that_fails_has_changed_nothing_and_the_next_one_is_right(when: str) -> None:
     model = Stateful()
     optimizer = optim.Adam(model.parameters(), lr=0.1)
@@ -866,6 +878,7 @@ def module_level(x: Any) -> Any:
     return x * 2
 
 
+@pytest.mark.kernels("compiled")
 def test_modules_optimisers_and_traced_functions_are_copied_and_pickled() -> None:
     def program(decorate: Any) -> Any:
         def step_of(model: Any, optimizer: Any) -> Any:
@@ -914,6 +927,7 @@ def test_modules_optimisers_and_traced_functions_are_copied_and_pickled() -> Non
 # ---- many calls ----------------------------------------------------------------------------------
 
 
+@pytest.mark.kernels("compiled")
 def test_ten_thousand_scalars_are_one_program_in_flat_time_and_memory() -> None:
     function, x = trace(lambda x, s: x * s + 1), tensor(3)
     for k in range(100):
@@ -935,6 +949,7 @@ def test_ten_thousand_scalars_are_one_program_in_flat_time_and_memory() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.kernels("compiled")
 def test_thousands_of_shapes_keep_a_bounded_number_of_programs() -> None:
     function = trace(lambda x: x * 2 + 1, max_traces=8)
     held: list[int] = []

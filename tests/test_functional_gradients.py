@@ -11,6 +11,9 @@ import pytest
 import tracer
 from tracer import grad, hessian, hvp, jacobian, jvp, trace, value_and_grad, vjp
 
+# The graphs are looked at here, by their results. Compiled too: a function of each kind.
+pytestmark = pytest.mark.kernels("python")
+
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(2)
 X, W = RNG.standard_normal((4, 3)), RNG.standard_normal((3, 2))
@@ -37,6 +40,7 @@ FORMS: list[Callable[[Any], Any]] = [lambda f: f, trace]
 
 @pytest.mark.parametrize("inner", FORMS, ids=["plain", "traced"])
 @pytest.mark.parametrize("outer", FORMS, ids=["eager", "compiled"])
+@pytest.mark.kernels("compiled")
 def test_grad_and_value_of_plain_and_traced_functions(
     inner: Callable[[Any], Any], outer: Callable[[Any], Any]
 ) -> None:
@@ -169,6 +173,7 @@ def test_keyword_arguments_and_methods() -> None:
     check(trace(grad(model.loss))(X, scale=3.0), 3 * slope(X, W)[0])
 
 
+@pytest.mark.kernels("compiled")
 def test_grad_follows_state() -> None:
     """A compiled gradient sees a captured Tensor that changes between calls."""
     w = tracer.tensor(W)
@@ -274,6 +279,7 @@ def test_vjp() -> None:
     assert others == [None, None]
 
 
+@pytest.mark.kernels("compiled")
 def test_jvp() -> None:
     direction = RNG.standard_normal(X.shape)
     for form in FORMS:
@@ -287,6 +293,7 @@ def test_jvp() -> None:
     check(tangent[1], direction.sum())
 
 
+@pytest.mark.kernels("compiled")
 def test_hvp() -> None:
     direction = RNG.standard_normal(3)
     x = X[0]

@@ -14,6 +14,9 @@ import pytest
 import tracer
 from tracer import autograd, nn, optim, trace
 
+# What is recorded is looked at here, by its results. Compiled too: hooks of parameters, of modules, and inside.
+pytestmark = pytest.mark.kernels("python")
+
 
 def leaf(*values: float) -> tracer.Tensor:
     return tracer.tensor(list(map(float, values)), requires_grad=True)
@@ -180,6 +183,7 @@ def test_hooks_where_no_gradient_will_come() -> None:
 # ---- compiled programs ---------------------------------------------------------------------------
 
 
+@pytest.mark.kernels("compiled")
 def test_a_traced_step_heeds_hooks_of_parameters_and_their_removal() -> None:
     w = leaf(1, 2)
     opt = optim.SGD([w], lr=1.0)
@@ -284,6 +288,7 @@ def test_arguments_bring_their_own_hooks() -> None:
     assert step.timings().traces == 3
 
 
+@pytest.mark.kernels("compiled")
 def test_hooks_inside_a_trace_are_part_of_the_program() -> None:
     w = leaf(3, 4)
 
@@ -536,6 +541,7 @@ def test_hooks_keep_nothing_alive() -> None:
         gc.enable()
 
 
+@pytest.mark.kernels("compiled")
 def test_a_traced_step_heeds_hooks_of_modules() -> None:
     model = nn.Sequential(Scaled(), nn.Tanh())
     x = leaf(0, 0)

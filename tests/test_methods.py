@@ -153,6 +153,7 @@ def test_subscripts(x: Array, key: Any) -> None:
     check(tracer.tensor(x)[key], x[key])
 
 
+@pytest.mark.kernels("python")
 def test_subscripts_in_a_trace_equal_those_outside() -> None:
     keys = [k for k in SUBSCRIPTS if k != []]
     compiled = trace(lambda x: [x[k] for k in keys])(A)

@@ -18,7 +18,14 @@ from tracer import random, trace
 CALLS = 12
 EXAMPLES = settings.default.max_examples  # 50 in the ordinary run
 FIRST = int(os.environ["FUZZ_SEED"])  # another one in every run that goes looking
-SEEDS = range(3, 5) if EXAMPLES <= 50 else range(FIRST, FIRST + EXAMPLES // 8)
+ORDINARY = EXAMPLES <= 50
+# In the ordinary run paths are what is looked at: one of the functions is compiled.
+PYTHON = pytest.mark.kernels("python")
+SEEDS = (
+    [3, *(pytest.param(seed, marks=PYTHON) for seed in range(4, 7))]
+    if ORDINARY
+    else range(FIRST, FIRST + EXAMPLES // 8)
+)
 
 
 class World:

@@ -19,6 +19,9 @@ from tracer.graph import GraphBuilder
 from tracer.tracing import evaluation, stages
 from tracer.tracing.paths import SignaturePaths
 
+# What is shown here lies above kernels. Compiled too: the training step, threads, random numbers, bad indices, borderline values.
+pytestmark = pytest.mark.kernels("python")
+
 ONES = np.ones(3, np.float32)
 Function = Callable[..., Any]
 
@@ -124,6 +127,7 @@ def tried(told: list[tuple[bool, ...]]) -> tuple[int, int, int]:
     return len(known), reruns, retraces
 
 
+@pytest.mark.kernels("compiled")
 def test_eight_paths_of_a_training_step_equal_eager() -> None:
     draw = np.random.default_rng(0)
     calls = [
@@ -242,6 +246,7 @@ def test_a_nan_is_true_and_no_whole_number() -> None:
     assert f(np.array(2.25)) == 2
 
 
+@pytest.mark.kernels("compiled")
 def test_floats_are_compared_by_their_bits() -> None:
     f = trace(lambda x: str(x.item()))
     for value in (0.0, -0.0, np.nan, 1.0, np.nan):
@@ -262,6 +267,7 @@ def test_more_than_one_element_raises_what_it_does_without_a_trace() -> None:
         trace(lambda x: "abc"[x])(np.array(1.0))
 
 
+@pytest.mark.kernels("compiled")
 def test_what_no_call_changes_is_no_guard() -> None:
     f = trace(lambda x: x * 2.0 if tracer.tensor([1.0, 2.0]).sum() > 2.0 else x)
     check(f(ONES), tracer.tensor(ONES * 2))
@@ -347,6 +353,7 @@ def test_state_that_is_asked_is_noticed_when_it_changes() -> None:
     assert counts(f) == (2, 1, 1)
 
 
+@pytest.mark.kernels("compiled")
 def test_arguments_and_state_change_on_the_path_that_is_taken_only() -> None:
     total, calls = tracer.zeros(3), tracer.zeros((), "int64")
 
@@ -397,6 +404,7 @@ def test_an_error_on_a_new_path_leaves_everything_as_it_was() -> None:
     assert len(only(f).paths) == 1
 
 
+@pytest.mark.kernels("compiled")
 def test_branches_on_random_numbers_see_the_bits_that_are_drawn() -> None:
     def f() -> Any:
         x = random.randn(3)
@@ -414,6 +422,7 @@ def test_branches_on_random_numbers_see_the_bits_that_are_drawn() -> None:
     assert len(only(compiled).paths) > 2
 
 
+@pytest.mark.kernels("compiled")
 def test_gradients_that_accumulate_are_clipped_where_they_are_large() -> None:
     def build() -> tuple[Any, Function]:
         weight = nn.Parameter(np.array([0.5, -0.25]))
@@ -441,6 +450,7 @@ def test_gradients_that_accumulate_are_clipped_where_they_are_large() -> None:
 # ---- errors on the wrong path --------------------------------------------------------------------
 
 
+@pytest.mark.kernels("compiled")
 def test_an_index_that_is_bad_on_another_path_does_no_harm() -> None:
     def f(x: Any, k: Any) -> Any:
         if k < 3:
@@ -460,6 +470,7 @@ def test_an_index_that_is_bad_on_another_path_does_no_harm() -> None:
     assert len(only(compiled).paths) == 3
 
 
+@pytest.mark.kernels("compiled")
 def test_a_bad_index_before_or_after_the_questions() -> None:
     @trace
     def f(x: Any, i: Any, j: Any) -> Any:
@@ -491,6 +502,7 @@ def test_an_error_of_a_question_is_not_caught_inside() -> None:
     np.testing.assert_array_equal(f(ONES, np.array(2)), ONES)
 
 
+@pytest.mark.kernels("compiled")
 def test_borderline_values_are_decided_by_the_program_once() -> None:
     """Where a program computes another bit than the operators' references, its outcome is imposed."""
     x = np.linspace(-3, 3, 4001).astype(np.float32)
@@ -521,6 +533,7 @@ def test_borderline_values_are_decided_by_the_program_once() -> None:
         test_a_bad_index_before_or_after_the_questions,
     ],
 )
+@pytest.mark.kernels("compiled")
 def test_each_question_in_a_stage_of_its_own(
     test: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -587,6 +600,7 @@ def test_the_least_recently_used_paths_are_dropped() -> None:
         trace(lambda x: x, max_paths=0)
 
 
+@pytest.mark.kernels("compiled")
 def test_a_number_that_differs_at_each_call_gives_a_warning_once() -> None:
     @trace
     def f(x: Any) -> Any:
@@ -629,6 +643,7 @@ def test_the_report_reads_well() -> None:
     assert len(f.paths()) == 0
 
 
+@pytest.mark.kernels("compiled")
 def test_looking_inside_shows_the_path_of_the_arguments_and_changes_nothing() -> None:
     total = tracer.zeros(3)
 
@@ -664,6 +679,7 @@ def test_what_decides_outside_of_arguments_and_state() -> None:
 # ---- threads, copies, methods --------------------------------------------------------------------
 
 
+@pytest.mark.kernels("compiled")
 def test_threads_take_their_paths() -> None:
     f = trace(halve)
     wrong: list[int] = []

@@ -54,6 +54,7 @@ def test_captured_views_and_their_base_are_one_memory(way: Way) -> None:
 
 
 @Ways
+@pytest.mark.kernels("python")
 def test_captured_views_have_gradients(way: Way) -> None:
     b = leaf(B)
     x = tracer.tensor(A)
@@ -161,6 +162,7 @@ def test_arguments_that_are_views_of_leaves_or_made_in_no_grad_are_refused(way: 
 
 
 @Ways
+@pytest.mark.kernels("python")
 def test_an_argument_that_decides_after_it_was_changed(way: Way) -> None:
     @way
     def scale(x: Any, w: Any) -> Any:
@@ -209,6 +211,7 @@ def test_detach_in_place_inside(way: Way) -> None:
 
 
 @Ways
+@pytest.mark.kernels("python")
 def test_the_gradient_that_is_kept_is_of_what_was_changed(way: Way) -> None:
     @way
     def kept(a: Any, b: Any) -> Any:
@@ -239,6 +242,7 @@ def test_a_view_that_is_behind_knows_that_it_requires_a_gradient() -> None:
 
 
 @Ways
+@pytest.mark.kernels("python")
 def test_functions_of_the_users_own_that_change_views_and_bases(way: Way) -> None:
     class Scale(tracer.autograd.Function):
         @staticmethod
