@@ -321,6 +321,50 @@ def test_jacobian_and_hessian() -> None:
     assert jacobian(lambda x: x @ x)(x).shape == (3,)
 
 
+def test_jacobians_and_hessians_of_trees_and_several_arguments() -> None:
+    """In the structure of the value stands that of the argument, or of all arguments that argnums names."""
+    x, w = X[0], W[0]
+
+    def outer(p: Any, y: Any) -> Any:
+        return {"product": p["x"][:, None] * p["w"][0] * y, "none": None, "square": [y * y]}
+
+    def energy(p: Any, y: Any) -> Any:
+        return (p["x"] ** 2).sum() * (p["w"][0] ** 3).sum() * y
+
+    tree, y = {"x": x, "w": (w,)}, np.float64(0.5)
+    for form in FORMS:
+        found = form(jacobian(outer, argnums=(0, 1)))(tree, y)
+        assert found["none"] is None
+        by_tree, by_y = found["product"]
+        check(by_tree["x"], np.einsum("ij,k->ikj", np.eye(3), w * y))
+        check(by_tree["w"][0], np.einsum("i,jk->ijk", x * y, np.eye(2)))
+        check(by_y, np.outer(x, w))
+        by_tree, by_y = found["square"][0]
+        check(by_tree["x"], np.zeros(3))
+        check(by_y, 2 * y)
+        alone = form(jacobian(outer, argnums=[1]))(tree, y)
+        check(alone["product"][0], np.outer(x, w))
+
+        second = form(hessian(energy, argnums=(0, 1)))(tree, y)
+        squares, cubes = (x**2).sum(), (w**3).sum()
+        check(second[0]["x"][0]["x"], 2 * np.eye(3) * cubes * y)
+        check(second[0]["x"][0]["w"][0], np.outer(2 * x, 3 * w**2) * y)
+        check(second[0]["w"][0][0]["w"][0], np.diag(6 * w) * squares * y)
+        check(second[1][0]["x"], 2 * x * cubes)
+        check(second[1][1], 0)
+        # gradients go through a Jacobian, to its own argument and to what lies around
+        through = grad(lambda x, w: jacobian(lambda x: x**3 * w.sum())(x).sum(), argnums=(0, 1))
+        by_x, by_w = form(through)(x, w)
+        check(by_x, 6 * x * w.sum())
+        check(by_w, np.full(2, (3 * x**2).sum()))
+    with pytest.raises(tracer.GradError, match=r"result 1 of .* is int64\[\]; leave it out"):
+        jacobian(lambda x: (x, tracer.argmax(x)))(x)
+    with pytest.raises(tracer.GradError, match=r"result 0 of .* is a str"):
+        jacobian(lambda x: "x")(x)
+    with pytest.raises(tracer.ArgumentError, match="names argument 2"):
+        jacobian(lambda x, w: x, argnums=(0, 2))(x, w)
+
+
 # ---- wrong uses ----------------------------------------------------------------------------------
 
 

@@ -39,12 +39,12 @@ from ops import table as _table  # noqa: F401
 from tracer import autograd as autograd
 from tracer import random as random
 from tracer.autograd.functional import grad as grad
-from tracer.autograd.functional import hessian as hessian
 from tracer.autograd.functional import hvp as hvp
-from tracer.autograd.functional import jacobian as jacobian
 from tracer.autograd.functional import jvp as jvp
 from tracer.autograd.functional import value_and_grad as value_and_grad
 from tracer.autograd.functional import vjp as vjp
+from tracer.autograd.jacobians import hessian as hessian
+from tracer.autograd.jacobians import jacobian as jacobian
 from tracer.autograd.variable import Variable as Variable
 from tracer.config import configure_logging as _configure_logging
 from tracer.custom_operators import op as op

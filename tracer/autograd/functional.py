@@ -1,4 +1,4 @@
-"""Gradients of functions: `grad`, `value_and_grad`, `vjp`, `jvp`, `hvp`, `jacobian`, `hessian`.
+"""Gradients of functions: `grad`, `value_and_grad`, `vjp`, `jvp`, `hvp`. Whole Jacobians are in `jacobians`.
 
 Each runs the function on fresh variables that stand for its arguments, so the arguments' own
 `.grad` and `requires_grad` stay untouched, and walks the history back with the one engine there is.
@@ -28,9 +28,7 @@ from tracer.autograd.variables import (
     variables_of,
 )
 from tracer.dispatch import apply
-from tracer.functions.creation import as_tensor, cast, zeros, zeros_like
-from tracer.functions.joining import stack
-from tracer.functions.movement import reshape
+from tracer.functions.creation import as_tensor, cast, zeros_like
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_of
 from tracer.modes import inference_mode, is_grad_enabled
@@ -53,7 +51,7 @@ def value_and_grad(
     Works eagerly, in `@trace`, on traced functions and on its own results. Raises `GradError`
     for arguments that are not floating and values that are not 0-d.
     """
-    _require_function(fn)
+    require_function(fn)
 
     @functools.wraps(fn, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -68,7 +66,7 @@ def grad(fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) ->
     See `value_and_grad`. `tracer.autograd.grad` is another one: of outputs with respect to
     inputs, as PyTorch's.
     """
-    _require_function(fn)
+    require_function(fn)
 
     @functools.wraps(fn, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -79,7 +77,8 @@ def grad(fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) ->
 
 
 @public
-def _require_function(fn: Any) -> None:
+def require_function(fn: Any) -> None:
+    """Raise `ArgumentError` unless fn can be called."""
     if callable(fn):
         return
     hint = (
@@ -90,7 +89,8 @@ def _require_function(fn: Any) -> None:
     raise ArgumentError(f"grad takes a function, got {type(fn).__name__}{hint}")
 
 
-def _name(fn: Any) -> str:
+def name_of(fn: Any) -> str:
+    """What messages call fn."""
     return str(getattr(fn, "__qualname__", type(fn).__name__))
 
 
@@ -102,7 +102,7 @@ def _value_and_grad(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Any, Any]:
-    positions = positions_of(argnums, len(args), _name(fn))
+    positions = positions_of(argnums, len(args), name_of(fn))
     recorded_outside = is_grad_enabled()
     replaced, variables, trees = variables_of(args, positions, strict=True)
     with inference_mode(False):
@@ -111,7 +111,7 @@ def _value_and_grad(
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise GradError(
-                f"with has_aux, {_name(fn)} must give a pair (value, aux), got "
+                f"with has_aux, {name_of(fn)} must give a pair (value, aux), got "
                 f"{type(result).__name__}"
             )
         result, aux = result
@@ -131,7 +131,7 @@ def _value_and_grad(
 def _scalar(result: Any, fn: Any) -> Tensor:
     if not isinstance(result, Tensor | np.ndarray | np.generic | float | int):
         raise GradError(
-            f"grad needs a function that gives one 0-d value, {_name(fn)} gave "
+            f"grad needs a function that gives one 0-d value, {name_of(fn)} gave "
             f"{type(result).__name__}; pass has_aux=True for a "
             "pair (value, aux), or use tracer.vjp"
         )
@@ -145,7 +145,7 @@ def _scalar(result: Any, fn: Any) -> Tensor:
             else "return a floating one"
         )
         raise GradError(
-            f"grad needs a function that gives one floating 0-d value, {_name(fn)} gave "
+            f"grad needs a function that gives one floating 0-d value, {name_of(fn)} gave "
             f"{short(value.type)}; {hint}"
         )
     return value
@@ -164,7 +164,7 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
     others anything will do) and gives a tuple of gradients, one for each argument in its
     structure, with None for leaves that are not floating. It may be called several times.
     """
-    _require_function(fn)
+    require_function(fn)
     recorded_outside = is_grad_enabled()
     replaced, variables, trees = variables_of(args, tuple(range(len(args))), strict=False)
     with inference_mode(False):
@@ -173,7 +173,7 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
             raise GradError(
-                f"with has_aux, {_name(fn)} must give a pair (value, aux), got "
+                f"with has_aux, {name_of(fn)} must give a pair (value, aux), got "
                 f"{type(result).__name__}"
             )
         result, aux = result
@@ -282,53 +282,3 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
     (_, gradients), products = value_and_grad(slope, every, has_aux=True)(*points)
     return gradients, products
-
-
-# ---- whole Jacobians -----------------------------------------------------------------------------
-
-
-def jacobian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Tensor]:
-    """A function that gives the Jacobian of fn, of shape value.shape + argument.shape.
-
-    fn takes one floating Tensor as that argument and gives one Tensor.
-
-    One reverse pass for each element of the value; in a trace all of them are recorded.
-    """
-
-    @functools.wraps(fn, updated=())
-    def wrapped(*args: Any, **kwargs: Any) -> Tensor:
-        return _jacobian(fn, argnums, args, kwargs)
-
-    return wrapped
-
-
-@public
-def _jacobian(
-    fn: Callable[..., Any], argnums: int, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Tensor:
-    (position,) = positions_of(argnums, len(args), _name(fn))
-
-    def of_one(x: Any) -> Any:
-        return fn(*args[:position], x, *args[position + 1 :], **kwargs)
-
-    value, pull = vjp(of_one, args[position])
-    if not isinstance(value, Tensor):
-        raise GradError(
-            f"jacobian needs a function that gives one Tensor, {_name(fn)} gave "
-            f"{type(value).__name__}"
-        )
-    count = int(value.type.size)
-    shape = value.type.shape
-    rows = []
-    for k in range(count):
-        hot = apply("OneHot", as_tensor(k), depth=count, axis=0, dtype=value.type.dtype)
-        rows.append(pull(reshape(hot, shape))[0])
-    if not rows:
-        x = as_tensor(args[position])
-        return zeros(shape + x.type.shape, x.type.dtype)
-    return reshape(stack(rows), shape + rows[0].shape)
-
-
-def hessian(fn: Callable[..., Any], argnums: int = 0) -> Callable[..., Tensor]:
-    """A function that gives the second derivatives of fn, which gives one floating 0-d value."""
-    return jacobian(grad(fn, argnums), argnums)
