@@ -12,6 +12,7 @@ import pickle
 import random
 import threading
 import time
+import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -485,15 +486,29 @@ def test_a_list_that_is_read_and_changed_is_an_error_and_a_cache_is_not() -> Non
     states = [tracer.zeros(3), tracer.ones(3)]
 
     @trace
-    def layers(x: Any) -> Any:
-        for k in range(2):
-            states[k] = states[k] + x
-        return states[1]
+    def grows_with_tensors(x: Any) -> Any:
+        nonlocal states
+        for state in list(states):
+            x = x + state
+        states += [x]
+        return x
 
     kept = list(states)
     with pytest.raises(TraceError, match=r"the list states is read and changed"):
-        layers(tensor(3))
-    assert all(x is y for x, y in zip(states, kept, strict=True))
+        grows_with_tensors(tensor(3))
+    assert len(states) == 2 and all(x is y for x, y in zip(states, kept, strict=True))
+    log = types.SimpleNamespace(lines=[])
+
+    @trace
+    def only_grows(x: Any) -> Any:
+        lines = log.lines
+        lines.append(x * 2)
+        log.lines = lines
+        return x
+
+    with pytest.raises(TraceError, match=r"to which a traced function adds Tensors.*Assign a new"):
+        only_grows(tensor(3))
+    assert log.lines == []
 
     def program(decorate: Any) -> Any:
         cache: dict[str, Any] = {}
@@ -637,6 +652,96 @@ def test_tensors_that_the_function_puts_somewhere() -> None:
         return [*seen, cell.layer.weight.grad]
 
     agree(program)
+
+
+def test_tuples_lists_and_dicts_of_tensors_that_the_function_puts_somewhere() -> None:
+    """They are made anew at each call, and what they held before is read from where it lies: one program."""
+
+    class Cell(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.state: Any = None
+            self.seen: Any = ()
+            self.shape: Any = ()
+
+        def forward(self, x: Any) -> Any:
+            if self.state is None:
+                self.state = x * 0, {"c": x * 0, "turns": 0}
+            h, c = self.state[0], self.state[1]["c"]
+            self.seen, self.shape = [], x.shape
+            for _ in range(2):
+                h = tracer.tanh(h + x)
+                c = c * 0.5 + h
+                self.seen.append(h)
+            self.state = h, {"c": c, "turns": 2}
+            return h * c
+
+    class Slots:
+        def __init__(self) -> None:
+            self.table: dict[int, Any] = {}
+            self.parts = [tracer.zeros(3), tracer.ones(3)]
+
+        def layers(self, x: Any) -> Any:
+            for k in range(2):
+                self.parts[k] = self.parts[k] + x * k
+                self.table[k] = self.parts[k], x
+            return self.parts[1] * 2
+
+        def first(self, x: Any) -> Any:
+            self.table.setdefault(7, x * 2)
+            self.table.update(sum=x.sum())
+            return x + self.table[7]
+
+        def replaced(self, x: Any) -> Any:
+            last = self.parts[0]
+            self.parts = [x, x]
+            self.parts[0] = last + x * 2
+            return last * 1
+
+    def program(decorate: Any) -> Any:
+        pair = [tracer.zeros(3), tracer.zeros(3)]
+        cell = Cell()
+
+        @decorate
+        def function(x: Any, fail: bool = False) -> Any:
+            nonlocal pair
+            first, second = pair
+            pair = [first + x, second * 0.5 + first]
+            y = cell(x) + first
+            if fail:
+                raise KeyError
+            return y
+
+        seen: list[Any] = []
+        for k in range(4):
+            seen.append((function(tensor(3, seed=k)), pair, cell.state, cell.seen, cell.shape))
+        if decorate is trace:
+            assert function.timings().traces == 2  # of them one without a state of the cell
+            before = pair, cell.state
+            with pytest.raises(KeyError):
+                function(tensor(3), fail=True)
+            assert before[0] is pair and before[1] is cell.state
+        cell.state = None
+        seen.append((function(tensor(3)), list(pair), cell.state))
+        pair = [tracer.ones(3), tracer.ones(3)]
+        seen.append((function(tensor(3)), list(pair), cell.state))
+        return seen
+
+    agree(program)
+
+    def methods(decorate: Any) -> Any:
+        seen: list[Any] = []
+        for name in ("layers", "first", "replaced"):
+            slots = Slots()
+            function = decorate(getattr(slots, name))
+            for k in range(4):
+                y = function(tensor(3, seed=k))
+                seen.append((y, list(slots.parts), dict(slots.table)))
+            if decorate is trace:
+                assert function.timings().traces <= 2
+        return seen
+
+    agree(methods)
 
 
 def test_state_that_is_another_tensor_after_each_call_is_one_program() -> None:

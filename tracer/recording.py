@@ -23,6 +23,7 @@ from tracer.autograd.history import next_sequence
 from tracer.autograd.hooks import RemovableHandle
 from tracer.calls import Site
 from tracer.graph import GraphBuilder, Node, Origin, Value
+from tracer.kept import ABSENT, Before, leaves_of
 from tracer.modes import MODES
 from tracer.source import here
 from tracer.standings import Standings
@@ -36,7 +37,6 @@ _DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float
 
 
 _PLAIN = (bool, int, float, str, type(None))
-_ABSENT = object()
 
 
 class Capture:
@@ -66,6 +66,11 @@ class Change:
     read: Callable[[], Any]
     before: Any
     now: Any
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a number, a string or the like, or a tuple of such, as shapes are."""
+    return all(isinstance(x, _PLAIN) for x in (value if isinstance(value, tuple) else (value,)))
 
 
 Holder = Tensor | int
@@ -105,7 +110,8 @@ class Recorder:
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
         self.flags: dict[tuple[int, str], tuple[Any, str, bool]] = {}
         self.rebound: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor]] = {}
-        self.attributes: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
+        self.attributes: dict[tuple[int, str], tuple[dict[str, Any], str, Before]] = {}
+        self.unmoved: list[Before] = []  # attributes that hold what they held
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.questions: Questions | None = None  # answers what Python asks; None where nobody can
@@ -302,23 +308,28 @@ class Recorder:
 
     def note_attribute(self, members: dict[str, Any], name: str) -> None:
         """A plain attribute of a module is about to be set; it is put back when the trace is over."""
-        self.attributes.setdefault((id(members), name), (members, name, members.get(name, _ABSENT)))
+        key = id(members), name
+        if key not in self.attributes:
+            self.attributes[key] = members, name, Before(name, members.get(name, ABSENT))
 
     def is_computed(self, value: Any) -> bool:
-        """Whether a value is a Tensor of this trace."""
-        return isinstance(value, Tensor) and value._recorder is self
+        """Whether a value is a Tensor of this trace, or a tuple, list or dict that holds one."""
+        return any(isinstance(x, Tensor) and x._recorder is self for x in leaves_of(value))
 
     def restore_attributes(self) -> list[Change]:
-        """Put attributes back that have another plain value now, or a Tensor of the trace."""
+        """Put attributes back that have another plain value now, or Tensors of the trace."""
         changed: list[Change] = []
-        for members, name, before in self.attributes.values():
-            now = members.get(name, _ABSENT)
-            plain = isinstance(now, _PLAIN) and not (type(now) is type(before) and now == before)
+        for members, name, held in self.attributes.values():
+            before, now = held.value, members.get(name, ABSENT)
+            if now is before:
+                self.unmoved.append(held)
+                continue
+            plain = _is_plain(now) and not (type(now) is type(before) and repr(now) == repr(before))
             if not plain and not self.is_computed(now):
                 continue
             read = functools.partial(members.get, name)
             changed.append(Change(functools.partial(members.__setitem__, name), read, before, now))
-            if before is _ABSENT:
+            if before is ABSENT:
                 del members[name]
             else:
                 members[name] = before

@@ -183,7 +183,7 @@ def _finish(
             raise ExportError(f"{what} is a Tensor that the function only hands through")
         return state[id(output.object)]
 
-    count = len(recorded.outputs) - len(recorded.placed)
+    count = len(recorded.outputs) - len(recorded.replaced)
     found = [
         (f"output{k}" if count > 1 else "output", value_of(output, f"result {k}"))
         for k, output in enumerate(recorded.outputs[:count])

@@ -10,6 +10,7 @@ from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
 from ops.errors import TraceError
+from tracer.tensor import Tensor
 from tracer.tracing.reads import Found, is_plain, same
 
 CONTAINERS = (list, dict, tuple, set, frozenset, deque, OrderedDict, defaultdict)
@@ -17,15 +18,18 @@ MOST_ELEMENTS = 512  # of a container and those in it
 
 
 class Contents:
-    """The elements that a container had."""
+    """The elements that a container had. `followed`: ids of those for which any Tensor will do."""
 
-    __slots__ = ("_ids", "_inner", "_kind", "items")
+    __slots__ = ("_followed", "_ids", "_inner", "_kind", "items")
 
-    def __init__(self, container: Any) -> None:
+    def __init__(self, container: Any, followed: frozenset[int] = frozenset()) -> None:
         self._kind = type(container)
         self.items = _elements(container)  # alive, so that their ids stay theirs
         self._ids = [*map(id, self.items)]
-        self._inner = [(k, Contents(x)) for k, x in enumerate(self.items) if type(x) in CONTAINERS]
+        self._followed = followed
+        self._inner = [
+            (k, Contents(x, followed)) for k, x in enumerate(self.items) if type(x) in CONTAINERS
+        ]
 
     def are_in(self, container: Any) -> bool:
         """Whether a container has them now."""
@@ -33,13 +37,20 @@ class Contents:
             return False
         items = _elements(container)
         if [*map(id, items)] != self._ids and (
-            len(items) != len(self.items) or not all(map(_equal, items, self.items))
+            len(items) != len(self.items) or not all(map(self._equal, items, self.items))
         ):
             return False
         return all(contents.are_in(items[k]) for k, contents in self._inner)
 
+    def _equal(self, x: Any, y: Any) -> bool:
+        if x is y or (type(x) in CONTAINERS and type(x) is type(y)):  # the latter are looked into
+            return True
+        if id(y) in self._followed:
+            return isinstance(x, Tensor)
+        return is_plain(x) and same(x, y)
 
-def contents_of(container: Any) -> Contents | None:
+
+def contents_of(container: Any, followed: frozenset[int] = frozenset()) -> Contents | None:
     """Its elements; None where there are too many, or where it holds itself."""
     count, waiting = 0, [container]
     while waiting:
@@ -48,17 +59,11 @@ def contents_of(container: Any) -> Contents | None:
         if count > MOST_ELEMENTS:
             return None
         waiting += [x for x in items if type(x) in CONTAINERS]
-    return Contents(container)
+    return Contents(container, followed)
 
 
 def _elements(container: Any) -> list[Any]:
     return [*container, *container.values()] if isinstance(container, dict) else [*container]
-
-
-def _equal(x: Any, y: Any) -> bool:
-    if x is y or (type(x) in CONTAINERS and type(x) is type(y)):  # the latter are looked into
-        return True
-    return is_plain(x) and same(x, y)
 
 
 class NamedLists:

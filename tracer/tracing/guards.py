@@ -19,7 +19,7 @@ from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.arrays import is_small, lenders
 from tracer.tracing.containers import contents_of
-from tracer.tracing.reads import SCALARS, Found, is_plain, reads
+from tracer.tracing.reads import SCALARS, Found, is_keyed, is_plain, reads
 from tracer.tracing.recorded import Recorded
 
 Guard = Callable[[Any, Sequence[Any]], str | None]
@@ -113,11 +113,12 @@ def build_guard(
     starts: list[tuple[Found, Mapping[str, Found]]] = [(Found(fn, "fn", ""), given)]
     starts += [(Found(m, keep(m), type(m).__name__), {}) for m in recorded.modules]
     starts += [(Found(h, keep(h), name_of(h)), {}) for h in (*hooks, *watch.functions())]
+    followed = frozenset(map(id, recorded.followed))
     for found in reads(starts, keep):
         if found.written or isinstance(found.value, Tensor):  # captured ones are checked below
             continue
         if found.content:
-            contents = contents_of(found.value)
+            contents = contents_of(found.value, followed)
             if contents is not None:
                 lines.append(
                     f"if not {constant(contents)}.are_in({found.expression}): "
@@ -128,7 +129,7 @@ def build_guard(
         elif isinstance(found.value, np.ndarray):
             if id(found.value) not in read and is_small(found.value):
                 content(found)
-        else:
+        elif not is_keyed(found.value):
             same(found.expression, found.value, f"{found.name} was another function")
     for module in recorded.modules:
         path = paths.get(id(module))

@@ -28,10 +28,25 @@ from tracer.tracing.bytecode import assigned_once, operations
 SCALARS = (bool, int, float, complex, str, bytes, np.generic, type(None))
 MOST_FUNCTIONS = 2000
 MOST_ITEMS = 64  # of a tuple that is compared as a whole
+MOST_KEYS = 512  # of a list or dict to whose elements the code may assign
 _INSTALLED = tuple(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib"))
-_INDEXED = (dict, list, tuple, OrderedDict, defaultdict)
+_KEYED = (dict, list, OrderedDict, defaultdict)
+_INDEXED = (*_KEYED, tuple)
 _READING = frozenset(
-    ("items", "values", "keys", "get", "copy", "index", "count", "union", "__getitem__")
+    (
+        "items",
+        "values",
+        "keys",
+        "get",
+        "setdefault",
+        "pop",
+        "popitem",
+        "copy",
+        "index",
+        "count",
+        "union",
+        "__getitem__",
+    )
 )
 
 
@@ -116,6 +131,7 @@ def _matters(value: Any) -> bool:
         or is_generator(value)
         or _is_users_function(value)
         or _is_custom(value)
+        or is_keyed(value)
     )
 
 
@@ -127,6 +143,11 @@ def _arrays_in(container: Found) -> Iterator[Found]:
     for key, x in list(value.items() if isinstance(value, dict) else enumerate(value)):
         if isinstance(x, np.ndarray) and isinstance(key, SCALARS):
             yield Found(x, f"{container.expression}[{key!r}]", f"{container.name}[{key!r}]")
+
+
+def is_keyed(value: Any) -> bool:
+    """Whether it is a list or dict to whose elements code may assign, and not a large one."""
+    return type(value) in _KEYED and len(value) <= MOST_KEYS
 
 
 def is_plain(value: Any) -> bool:

@@ -17,6 +17,7 @@ from tracer.autograd.hooks import refuse_left_over
 from tracer.calls import fold
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
+from tracer.kept import At, OneAt, leaves_with_paths, refuse_grown
 from tracer.modes import MODES, Flag, Untracked
 from tracer.recording import Change, Holder, Recorder, recording
 from tracer.standings import Flags
@@ -90,12 +91,12 @@ def record(
     arrays, places = NamedArrays(named), Places(named)
     generators, own_generators = GlobalGenerators(), NamedGenerators(named)
     lists = NamedLists(named.found)
+    over = False
     try:
         with recording(recorder):
             mode = MODES.grad_enabled
             result = function(*args, **kwargs)
             arrays.check()
-            lists.check()
             generators.check()
             own_generators.check()
             _refuse_changed_containers(args, kwargs, tree, placeholders, name)
@@ -107,6 +108,8 @@ def record(
                     "`with tracer.set_grad_enabled(...):` inside, or change the mode around the call"
                 )
             changed = [*recorder.restore_attributes(), *places.restore(recorder.is_computed)]
+            lists.check()
+            refuse_grown([*recorder.unmoved, *places.unmoved], recorder.is_computed)
             held = [change.now for change in changed if recorder.is_computed(change.now)]
             if held:  # what the function has put somewhere is a result too
                 result = result, held
@@ -120,11 +123,17 @@ def record(
             ]
             moved = [change for change in changed if recorder.is_computed(change.now)]
             recorded.placed = [change.assign for change in moved]
-            recorded.replaced = [change.before for change in moved]
+            for change in moved:
+                old = dict(leaves_with_paths(change.before))
+                recorded.replaced += [old.get(path) for path, _ in leaves_with_paths(change.now)]
             _follow_places(recorder, recorded, moved, named)
+            over = True
             return recorded
     finally:
         places.restore(recorder.is_computed)
+        if not over:
+            for place in (*recorder.unmoved, *places.unmoved):
+                place.put_elements_back()
         lists.restore()
         # and with these all elements and what lies outside, whoever keeps a Tensor of the trace
         recorder.questions = None
@@ -333,18 +342,26 @@ def _follow_places(
     used = [o.object for o in recorded.outputs] + [a.base for a in recorded.aliases.values()]
     used += [holder for holder, _ in (*recorded.grads, *recorded.read_grads, *recorded.new_flags)]
     used += recorded.mutated
-    places = {id(change.before): change.read for change in moved}
-    for capture in recorded.captures:
-        state = capture.object
+    captured = {id(c.object): c for c in recorded.captures if not c.is_grad}
+    held: dict[int, tuple[Any, list[Callable[[], Any]], list[str]]] = {}
+    for change in moved:
+        names = named.expressions_of(change.before)
+        for path, state in leaves_with_paths(change.before):
+            _, places, known = held.setdefault(id(state), (state, [], []))
+            places.append(At(change.read, path) if path else change.read)
+            known += names
+            if len(names) > 1:  # by which of them it is read is not known
+                used.append(state)
+    for state, places, known in held.values():
         if (
-            id(state) in places
-            and not capture.is_grad
+            isinstance(state, Tensor)
             and state._requires_grad is not True
-            and named.expressions_of(state) <= 1
-            and sum(change.before is state for change in moved) == 1
+            and all(name.startswith(tuple(known)) for name in named.expressions_of(state))
             and all(x is not state for x in used)
         ):
-            capture.place = places[id(state)]
+            recorded.followed.append(state)
+            if id(state) in captured:
+                captured[id(state)].place = places[0] if len(places) == 1 else OneAt(places)
 
 
 def _volatile_since(

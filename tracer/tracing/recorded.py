@@ -64,7 +64,8 @@ class Recorded:
     placed: list[Callable[[Any], object]] = field(
         default_factory=list
     )  # what takes the last outputs
-    replaced: list[Any] = field(default_factory=list)  # what was in these places before
+    replaced: list[Any] = field(default_factory=list)  # what was in their place, for each output
+    followed: list[Tensor] = field(default_factory=list)  # state that is read from its place
     assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
     # outputs: changed state with a history
     changed_histories: list[int] = field(default_factory=list)

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from ops.errors import TraceError
+from tracer.kept import ABSENT, At, Before, SetAt
 from tracer.recording import Change
-from tracer.tracing.reads import Found, is_generator, is_plain, reads, same
+from tracer.tracing.reads import Found, is_generator, is_keyed, is_plain, reads, same
 
 _GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)
 
@@ -48,9 +49,9 @@ class Named:
                     "a compiled program would not take the next one. Pass the element as an argument, or name a list"
                 )
 
-    def expressions_of(self, value: Any) -> int:
-        """By how many expressions the code names an object."""
-        return sum(f.value is value and not f.written for f in self.found)
+    def expressions_of(self, value: Any) -> set[str]:
+        """The expressions by which the code names an object."""
+        return {f.expression for f in self.found if f.value is value and not f.written}
 
     def _keep(self, value: Any) -> str:
         self.kept.append(value)
@@ -62,34 +63,49 @@ class Places:
 
     def __init__(self, named: Named) -> None:
         self._scope = {"fn": named.function, "kept": named.kept}
-        plain = [f.expression for f in named.found if not f.content and is_plain(f.value)]
-        written = [f.expression for f in named.found if f.written]
-        self._before = {place: self._at(place) for place in (*written, *plain)}
+        plain = [f for f in named.found if not f.content and is_plain(f.value)]
+        written = [f for f in named.found if f.written]
+        # what is replaced as a whole comes before its elements, which it takes with it
+        outer_first = sorted((*written, *plain), key=lambda f: len(f.expression))
+        self._before = {f.expression: Before(f.name, self._at(f.expression)) for f in outer_first}
+        self.unmoved: list[Before] = []  # places that hold what they held
+        self._containers = [
+            (f.expression, Before(f.name, f.value))
+            for f in named.found
+            if is_keyed(f.value) and not f.content
+        ]
 
     def _at(self, place: str) -> Any:
         try:
             return eval(place, self._scope)
         except _GONE:
-            return _GONE
+            return ABSENT
 
     def restore(self, is_computed: Callable[[Any], bool]) -> list[Change]:
         """Put back what was there, where the trace has left another plain value or what it computes."""
         changed: list[Change] = []
-        for place, before in self._before.items():
-            now = self._at(place)
-            if now is before or now is _GONE:
+        for place, held in self._before.items():
+            before, now = held.value, self._at(place)
+            if now is before:
+                self.unmoved.append(held)
+                continue
+            if now is ABSENT:
                 continue
             if not is_computed(now) and (not is_plain(now) or same(now, before)):
                 continue
             assign = _Assignment(place, self._scope)
             try:
-                if before is _GONE:
+                if before is ABSENT:
                     exec(f"del {place}", self._scope)
                 else:
                     assign(before)
             except TypeError:
                 continue  # an item of a tuple, and the whole of it was replaced
             changed.append(Change(assign, functools.partial(self._at, place), before, now))
+        for container, held in self._containers:  # under keys that the code computes
+            for key, before, now in held.put_back(is_computed):
+                read = functools.partial(self._at, container)
+                changed.append(Change(SetAt(read, key), At(read, (key,)), before, now))
         return changed
 
 
