@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from llvmlite import ir
@@ -76,7 +77,22 @@ def suffix(type_: Any) -> str:
 
 def constant(element: str, value: Any) -> Value:
     """A literal in all lanes."""
-    return ir.Constant(vector(element), value if Width.now == 1 else [value] * WIDTH)
+    if Width.now == 1:
+        return ir.Constant(LLVM[element], value)
+    return _literal(LLVM[element], repr(value), value)
+
+
+class _Splat(ir.Constant):  # type: ignore[misc]
+    """A vector of equal numbers, written short: 16 written out take as long as the instruction that uses them."""
+
+    def _get_reference(self) -> str:
+        return f"splat ({self.constant[0]})"
+
+
+@lru_cache(4096)
+def _literal(type_: Any, _written: str, value: Any) -> Value:
+    """One object for each literal, whose text is made once. `_written` tells -0.0 from 0.0, and 1 from True."""
+    return _Splat(ir.VectorType(type_, WIDTH), [value] * WIDTH)
 
 
 def constant_lane(x: Value) -> Any:
@@ -94,7 +110,7 @@ def constants(type_: Any, values: Sequence[Any]) -> Value:
 def splat(b: Builder, x: Value) -> Value:
     """All lanes equal to the LLVM scalar `x`."""
     if isinstance(x, ir.Constant):
-        return ir.Constant(ir.VectorType(x.type, WIDTH), [x.constant] * WIDTH)
+        return _literal(x.type, repr(x.constant), x.constant)
     undefined = ir.Constant(ir.VectorType(x.type, WIDTH), ir.Undefined)
     one = b.insert_element(undefined, x, ir.Constant(INDEX, 0))
     return b.shuffle_vector(one, undefined, constants(INDEX, [0] * WIDTH))
