@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,7 +13,7 @@ import numpy as np
 
 from ops import dims
 from ops.dims import Dim
-from ops.errors import DTypeError, ShapeError
+from ops.errors import ArgumentError, DTypeError, ShapeError
 
 Shape = tuple[int | Dim, ...]
 
@@ -56,7 +57,7 @@ def _dtype_name(dtype: Any) -> str:
         return python[dtype]
     try:
         resolved = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):
         raise DTypeError(
             f"not an element type: {dtype!r}; use one of {', '.join(DTYPES)}"
         ) from None
@@ -154,7 +155,14 @@ def short(type_: Type) -> str:
 
 
 def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
-    """The axis counted from the front. Raises `ShapeError` when it is out of range."""
+    """The axis counted from the front. Raises `ShapeError` when it is out of range, `ArgumentError` for what is no integer."""
+    if type(axis) is not int:
+        try:
+            if isinstance(axis, bool):
+                raise TypeError
+            axis = operator.index(axis)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"{what} must be an integer, got {axis!r:.60}") from None
     if not -rank <= axis < rank:
         span = f"between {-rank} and {rank - 1}" if rank else "none: the value is 0-d"
         raise ShapeError(f"{what} {axis} is out of range; possible: {span}")
@@ -166,7 +174,7 @@ def normalize_axes(axes: Any, rank: int) -> tuple[int, ...]:
     if axes is None:
         return tuple(range(rank))
     given = (axes,) if isinstance(axes, int | np.integer) else tuple(axes)
-    result = sorted(normalize_axis(int(a), rank) for a in given)
+    result = sorted(normalize_axis(a, rank) for a in given)
     if len(set(result)) != len(result):
         raise ShapeError(f"an axis is named twice in {tuple(given)}")
     return tuple(result)

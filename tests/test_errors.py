@@ -393,6 +393,47 @@ def test_division_of_integers_gives_floats() -> None:
     assert str(np.asarray(result).tolist()) == "[inf, nan, -inf]"
 
 
+# ---- odd arguments -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda x: tracer.sum(x, axis=True), "axis must be None, an integer or a tuple"),
+        (lambda x: tracer.stack([x, x], axis=True), "axis must be an integer, got True"),
+        (lambda x: tracer.clip(x > 0, None, np.True_), "Clip: operands must be int8"),
+        (lambda x: tracer.stack([x, x], axis=None), "axis must be an integer, got None"),
+        (lambda x: tracer.unstack(x, axis=(0, 1)), r"axis must be an integer, got \(0, 1\)"),
+        (lambda x: tracer.split(x, 2, axis="0"), "axis must be an integer, got '0'"),
+        (lambda x: tracer.swapaxes(x, 0, 1.0), "must be an integer, got 1.0"),
+        (lambda x: tracer.flip(x, axis=int), "must be an integer"),
+        (lambda x: tracer.argmax(x, axis=np.array([0, 1])), "must be an integer"),
+        (lambda x: tracer.astype(x, "ij,jk->ik"), "not an element type"),
+        (lambda x: tracer.asarray(10**30), "a Python integer of 100 bits fits no integer type"),
+        (lambda x: tracer.tensor([10**400, 1.0]), "a Python integer of 1329 bits"),
+        (lambda x: tracer.index_put(x, 1, 0), "indices must be a tuple"),
+        (lambda x: tracer.take(x, [1, [2]]), "nested sequences of unequal lengths"),
+        (lambda x: x[[1, [2]]], "nested sequences of unequal lengths"),
+        (lambda x: tracer.nonzero(x.sum()), "needs an axis"),
+        (lambda x: x.chunk((0, 1)), "chunks must be an integer"),
+        (lambda x: x.long() // np.array([], int), "do not broadcast"),
+    ],
+)
+def test_arguments_of_other_kinds(use: Callable[[Any], Any], text: str) -> None:
+    with pytest.raises(tracer.TracerError, match=text):
+        use(tracer.tensor(X))
+
+
+def test_large_python_integers_are_numbers_of_floating_types() -> None:
+    for dtype in ("float32", "float64", "bfloat16"):
+        x = tracer.ones(2, dtype=dtype)
+        expected = np.full(2, 1e30).astype(x.numpy().dtype).tolist()
+        assert (x * 10**30).numpy().tolist() == expected
+        assert tracer.where(x > 10**30, x, 10**30).numpy().tolist() == expected
+        assert tracer.full(2, 10**30, dtype=dtype).numpy().tolist() == expected
+    assert (tracer.ones(1, dtype="float16") * 10**30).numpy().tolist() == [np.inf]
+
+
 # ---- traces --------------------------------------------------------------------------------------
 
 

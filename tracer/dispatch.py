@@ -13,7 +13,7 @@ import numpy as np
 from ops.compute import Composite
 from ops.errors import TracerError
 from ops.operator import Application, Attributes, Derived, Operator, RuleBuilder, lookup
-from ops.types import Type
+from ops.types import Type, is_floating
 from tracer.config import CONFIG
 from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
 from tracer.source import user_line
@@ -233,5 +233,8 @@ def constant(value: Any, dtype: str) -> Tensor:
     if MODES.recorder is not None:
         result: Tensor = BUILDER.constant(value, dtype)
         return result
-    array = np.asarray(value).astype(Type(dtype).numpy)
+    if isinstance(value, int) and is_floating(dtype):
+        value = float(value)  # large ones have no type of NumPy's
+    with np.errstate(over="ignore"):  # an infinity, as in conversions
+        array = np.asarray(value).astype(Type(dtype).numpy)
     return Tensor.of_array(array, Type(dtype, array.shape))

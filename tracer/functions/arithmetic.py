@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ArgumentError, DivisionError, DTypeError, IntegerOverflowError
-from ops.types import UNSIGNED, is_floating, is_integer, short
+from ops.types import UNSIGNED, broadcast_shapes, is_floating, is_integer, short
 from tracer.dispatch import apply, constant
 from tracer.functions.applying import elementwise, strong, unary_floating
 from tracer.functions.creation import as_tensor, cast, copied, has_tensors
@@ -51,6 +51,7 @@ def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
     """A division; an integer divisor that is known to hold a 0 is an error."""
     a, b = prepare(x1, x2)
     if is_integer(a.type.dtype):
+        broadcast_shapes(a.type.shape, b.type.shape)  # before elements of the two are compared
         divisor = known_elements(x2, b)
         if divisor is not None and a.type.size != 0 and np.any(divisor == 0):
             raise DivisionError(
@@ -267,6 +268,15 @@ def minimum(x1: Any, x2: Any, /) -> Tensor:
     return elementwise("Minimum", x1, x2)
 
 
+def _limits(dtype: str) -> tuple[Any, Any]:
+    """The least and the largest element of a type."""
+    if is_floating(dtype):
+        return -np.inf, np.inf
+    if dtype == "bool":
+        return False, True
+    return np.iinfo(dtype).min, np.iinfo(dtype).max
+
+
 @public
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """x limited to [min, max], broadcast; None leaves a side open. max where min > max.
@@ -278,11 +288,10 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     bounds = [b for b in (min, max) if b is not None]
     operands = prepare(x, *bounds)
     dtype = operands[0].type.dtype
-    floating = is_floating(dtype)
     if min is None:
-        operands.insert(1, constant(-np.inf if floating else np.iinfo(dtype).min, dtype))
+        operands.insert(1, constant(_limits(dtype)[0], dtype))
     if max is None:
-        operands.append(constant(np.inf if floating else np.iinfo(dtype).max, dtype))
+        operands.append(constant(_limits(dtype)[1], dtype))
     result: Tensor = apply("Clip", *map(strong, operands))
     return result
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ops import dims
-from ops.errors import BoundsError, DTypeError, ShapeError
+from ops.errors import ArgumentError, BoundsError, DTypeError, ShapeError
 from ops.types import broadcast_shapes, short
 from tracer.dispatch import BUILDER, apply
 from tracer.functions.applying import strong
@@ -276,6 +276,8 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, /, accumulate: bool =
     `accumulate`: added there instead, equal indices one after the other.
     """
     x = strong(as_tensor(x))
+    if not isinstance(indices, list | tuple):
+        raise ArgumentError(f"indices must be a tuple with one for each axis, got {indices!r:.60}")
     key = tuple(part if part is None else _index(part) for part in indices)
     if any(part is None for part in key):
         key = tuple(slice(None) if part is None else part for part in key)

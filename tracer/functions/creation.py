@@ -37,6 +37,13 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
         raise ArgumentError(
             f"not an array: nested sequences of unequal lengths ({error})"
         ) from None
+    if array.dtype == object and (large := _large_integer(array)) is not None:
+        if dtype is None or not is_floating(dtype_name(dtype)):
+            raise DTypeError(
+                f"a Python integer of {large.bit_length()} bits fits no integer type; pass it as a float, or "
+                "dtype=tracer.float32"
+            )
+        array = array.astype(np.float64)
     if array.dtype.kind not in "biufV" or array.dtype.names:
         raise DTypeError(
             f"expected numbers, got {type(data).__name__} with NumPy dtype {array.dtype}; "
@@ -53,6 +60,13 @@ def array_of(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     if name == "float64" and python_numbers:
         return array.astype(numpy_dtype(DEFAULT_FLOAT))
     return array
+
+
+def _large_integer(array: np.ndarray[Any, Any]) -> int | None:
+    """The integer for which NumPy has made an array of objects out of numbers; None if it holds other things."""
+    if not all(isinstance(v, int | float) for v in array.flat):
+        return None
+    return next((v for v in array.flat if isinstance(v, int) and not -(2**63) <= v < 2**64), None)
 
 
 def _has_arrays(data: Any) -> bool:

@@ -29,9 +29,9 @@ def as_indices(indices: Any) -> Tensor:
 
     Raises `DTypeError`.
     """
-    if isinstance(indices, list | tuple) and not np.size(indices):
-        indices = fresh(np.zeros(np.shape(indices), np.int64))
     result = strong(as_tensor(indices))
+    if isinstance(indices, list | tuple) and not result.type.size:
+        result = fresh(np.zeros(np.shape(indices), np.int64))
     if not is_integer(result.type.dtype):
         hint = "use x[mask] or tracer.where" if result.type.dtype == "bool" else "cast them first"
         raise DTypeError(f"indices must be integers, got {short(result.type)}; {hint}")
@@ -239,6 +239,8 @@ def count_of(mask: Tensor, what: str) -> int:
 
 def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[Tensor, ...]:
     """The indices along each axis of a mask's True elements, in row-major order."""
+    if not mask.ndim:
+        raise ShapeError(f"{what} needs an axis to find indices along, got {short(mask.type)}")
     if not mask.is_symbolic and MODES.recorder is None:
         found = np.nonzero(mask.array)
         if size is not None and len(found[0]) != size:

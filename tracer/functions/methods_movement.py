@@ -367,6 +367,7 @@ def _tensor_split(x: Tensor, sections: Any, axis: int) -> tuple[Tensor, ...]:
 @public
 def _chunk(x: Tensor, chunks: int, axis: int) -> tuple[Tensor, ...]:
     place, size = _known_size(x, axis, "chunk")
+    (chunks,) = movement.ints((chunks,), "chunks")
     if chunks < 1:
         raise ShapeError(f"chunk needs at least 1 part, got {chunks}")
     return _split(x, max(-(-size // chunks), 1), place)

@@ -32,8 +32,8 @@ def as_axes(axis: Any, x: Tensor) -> tuple[int, ...]:
         return tuple(range(x.ndim))
     try:
         given = (axis,) if hasattr(axis, "__index__") else tuple(axis)
-        return normalize_axes(tuple(a.__index__() for a in given), x.ndim)
-    except (AttributeError, TypeError):
+        return normalize_axes(given, x.ndim)
+    except TypeError:
         raise ArgumentError(
             f"axis must be None, an integer or a tuple of integers, got {axis!r}"
         ) from None

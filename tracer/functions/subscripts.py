@@ -133,9 +133,9 @@ def _plain(part: Any) -> Any:
     if isinstance(part, int | np.integer):
         return int(part)
     if isinstance(part, list | tuple | np.ndarray | Tensor):
-        if isinstance(part, list | tuple) and not np.size(part):
-            return as_indices(part)
         indices = as_tensor(part)
+        if isinstance(part, list | tuple) and not indices.type.size:
+            return as_indices(part)
         if indices.type.dtype == "bool":
             if not indices.ndim:
                 raise ArgumentError("a bool without axes selects nothing; use tracer.where")
