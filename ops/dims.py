@@ -200,9 +200,9 @@ class Dim:
             factors = [
                 f"({a})" if isinstance(a, FloorDivide) and not alone else str(a) for a in monomial
             ]
-            if coefficient != 1 or not factors:
-                factors.insert(0, str(coefficient))
-            parts.append("*".join(factors))
+            if abs(coefficient) != 1 or not factors:
+                factors.insert(0, str(abs(coefficient)))
+            parts.append("-" * (coefficient < 0) + "*".join(factors))
         return " + ".join(parts).replace("+ -", "- ")
 
     def __repr__(self) -> str:
@@ -308,8 +308,18 @@ def maximum(left: int | Dim, right: int | Dim) -> int | Dim:
         return left
     if never_negative(-difference):
         return right
-    first, second = sorted((left, right), key=str)
-    return Dim._of_atom(Maximum(first, second))
+    # What both have in common is added outside, so that two maxima of one difference are one atom:
+    # max(n - 1, 0) = max(n, 1) - 1, and max(-n, -1) = max(n, 1) - n - 1.
+    shift = _common(left, right)
+    first, second = sorted((left - shift, right - shift), key=str)
+    return Dim._of_atom(Maximum(first, second)) + shift
+
+
+def _common(left: int | Dim, right: int | Dim) -> int | Dim:
+    """The part of two sizes without which neither has a negative term, nor both the same."""
+    first, second = dict(_terms(left)), dict(_terms(right))
+    monomials = dict.fromkeys((*first, *second))
+    return _collect(tuple((m, min(first.get(m, 0), second.get(m, 0))) for m in monomials))
 
 
 def minimum(left: int | Dim, right: int | Dim) -> int | Dim:
@@ -317,9 +327,21 @@ def minimum(left: int | Dim, right: int | Dim) -> int | Dim:
     return -maximum(-left, -right)
 
 
-def never_negative(size: int | Dim) -> bool:
+def never_negative(size: int | Dim, depth: int = 4) -> bool:
     """Whether a size is seen to be at least 0 whatever its symbols are; False says nothing."""
-    return all(c >= 0 and all(map(_atom_never_negative, m)) for m, c in _terms(size))
+    terms = _terms(size)
+    if all(c >= 0 and all(map(_atom_never_negative, m)) for m, c in terms):
+        return True
+    found = next(((m, c) for m, c in terms if len(m) == 1 and isinstance(m[0], Maximum)), None)
+    if found is None or not depth:
+        return False
+    # A maximum is one of its sides: enough if one is large enough, or, where it is subtracted, both are small enough.
+    ((atom,), coefficient) = found
+    rest = size - Dim._of_atom(atom) * coefficient
+    enough = any if coefficient > 0 else all
+    return enough(
+        never_negative(rest + side * coefficient, depth - 1) for side in (atom.left, atom.right)
+    )
 
 
 def _atom_never_negative(atom: _Atom) -> bool:

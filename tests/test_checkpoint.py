@@ -372,6 +372,9 @@ def test_what_json_does_not_hold_is_refused(tmp_path: Path) -> None:
     for extra in ({"a": np.ones(2)}, {"a": {1, 2}}, {(1, 2): 3}):
         with pytest.raises(tracer.ArgumentError, match="must be what JSON holds"):
             tracer.save_checkpoint(tmp_path / "a", model, optimizer, extra=extra)
+    for odd in ([1], "epoch"):
+        with pytest.raises(tracer.ArgumentError, match="extra is a dict"):
+            tracer.save_checkpoint(tmp_path / "a", model, optimizer, extra=odd)  # type: ignore[arg-type]
     with pytest.raises(tracer.TraceError, match="while a function is traced"):
         trace(lambda: tracer.save_checkpoint(tmp_path / "a", model))()
     assert os.listdir(tmp_path) == []

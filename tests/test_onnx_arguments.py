@@ -38,6 +38,12 @@ def total(pair: list[Any], scale: Any) -> Any:
     return (pair[0] + pair[1]) * scale
 
 
+def swapped(x: Any) -> Any:
+    y = x * 1.0
+    y[0:1], y[-1:] = x[-1:], x[0:1]
+    return y
+
+
 # ---- which sizes may change ----------------------------------------------------------------------
 
 
@@ -194,6 +200,9 @@ def test_numbers_made_of_symbolic_sizes_are_refused(
         lambda x: tracer.split(x, [1], axis=0),
         lambda x: tracer.split(x, [2, -1, 1, 9], axis=0),
         lambda x: tracer.split(x, [-9], axis=1),
+        lambda x: tracer.concat([x[:1], x[1:] - x[:-1]], axis=0) + x,
+        lambda x: tracer.concat([x[-1:], x[:-1]], axis=0) * x[::-1],
+        swapped,
     ],
 )
 def test_values_made_of_symbolic_sizes_follow_them(function: Callable[[Any], Any]) -> None:

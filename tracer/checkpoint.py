@@ -70,6 +70,8 @@ def save_checkpoint(
     The file appears complete or not at all. Raises `CheckpointError` if it cannot be written.
     """
     outside_traces("a checkpoint is written")
+    if extra is not None and not isinstance(extra, Mapping):
+        raise ArgumentError(f"extra is a dict of what JSON holds, got {extra!r:.60}")
     header: dict[str, Any] = {"extra": dict(extra or {})}
     tensors: dict[str, Any] = {f"model.{n}": t for n, t in model.state_dict().items()}
     if optimizer is not None:

@@ -109,7 +109,7 @@ class Sizes:
         if isinstance(denominator, Dim):
             # A runtime that divides by zero may end the process.
             below = self.g.op("Max", below, self._ints((1,)))
-        if not _is_natural(numerator) or not _is_natural(denominator):
+        if not dims.never_negative(numerator) or not dims.never_negative(denominator):
             # Div rounds toward zero, sizes are rounded down: Mod has the divisor's sign.
             above = self.g.op("Sub", above, self.g.op("Mod", above, below))
         result: OnnxValue = self.g.op("Div", above, below)
@@ -129,22 +129,3 @@ class Sizes:
         if place.scale != 1:
             size = self.g.op("Div", size, self._ints((place.scale,)))
         return size
-
-
-def _is_natural(size: int | Dim) -> bool:
-    """Whether a size is certainly not negative."""
-    if not isinstance(size, Dim):
-        return size >= 0
-    return all(
-        coefficient >= 0 and all(_is_natural_atom(a) for a in monomial)
-        for monomial, coefficient in size.terms
-    )
-
-
-def _is_natural_atom(atom: Any) -> bool:
-    match atom:
-        case dims.Maximum(left=left, right=right):
-            return _is_natural(left) or _is_natural(right)
-        case dims.FloorDivide(numerator=numerator, denominator=denominator):
-            return _is_natural(numerator) and _is_natural(denominator)
-    return True
