@@ -58,8 +58,9 @@ def _dtype_name(dtype: Any) -> str:
     try:
         resolved = np.dtype(dtype)
     except (TypeError, ValueError):
+        hint = "; a shape is one argument, as in (2, 3)" if isinstance(dtype, int) else ""
         raise DTypeError(
-            f"not an element type: {dtype!r}; use one of {', '.join(DTYPES)}"
+            f"not an element type: {dtype!r}; use one of {', '.join(DTYPES)}{hint}"
         ) from None
     native = resolved.newbyteorder("=") if resolved.kind in "iufb" else resolved
     if native not in _NAME:

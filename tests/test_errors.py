@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pathlib
 import traceback
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import ops
 import tracer
 import tracer.nn.functional as F
 from tracer import trace
+from tracer.other_names import NAMES
 
 X = np.ones((2, 3), np.float32)
 N = np.array([7, -7, 7, -7])
@@ -240,6 +242,36 @@ CASES: list[Case] = [
         lambda: tracer.concat(3),
         tracer.ArgumentError,
         "takes a sequence of Tensors, got int",
+    ),
+    (
+        "keyword",
+        lambda: tracer.softmax(X, dim=1),
+        tracer.ArgumentError,
+        r"unexpected keyword argument 'dim'; it is called as softmax\(x, /, axis=-1\)",
+    ),
+    (
+        "missing",
+        lambda: F.relu(),  # type: ignore[call-arg]
+        tracer.ArgumentError,
+        r"missing 1 required positional argument: 'x'; it is called as relu\(x",
+    ),
+    (
+        "shape_of_several",
+        lambda: tracer.zeros(2, 3),
+        tracer.DTypeError,
+        r"not an element type: 3; .*; a shape is one argument, as in \(2, 3\)",
+    ),
+    (
+        "numpy",
+        lambda: tracer.tensor(X, requires_grad=True).numpy(),
+        tracer.GradError,
+        r"requires a gradient; use t.detach\(\).numpy\(\)",
+    ),
+    (
+        "copy_of_a_result",
+        lambda: copy.deepcopy(tracer.tensor(X, requires_grad=True) * 2),
+        tracer.GradError,
+        "only leaves can be deep-copied",
     ),
     ("step", lambda: tracer.arange(3, step=0), tracer.ArgumentError, "a step other than 0"),
     ("indexing", lambda: tracer.meshgrid([1], indexing="yx"), tracer.ArgumentError, '"xy" or "ij"'),
@@ -500,3 +532,23 @@ def test_each_error_is_the_builtin_that_fits() -> None:
     for error, builtin in fits.items():
         assert issubclass(error, tracer.TracerError)
         assert issubclass(error, builtin)
+
+
+def test_names_of_other_libraries_are_told_by_their_names_here() -> None:
+    for name, ours in NAMES.items():
+        assert not hasattr(tracer, name) and hasattr(tracer, ours), name
+    with pytest.raises(AttributeError, match=r"has no attribute 'cat'; here it is tracer.concat"):
+        _ = tracer.cat
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        _ = tracer.nothing
+    with pytest.raises(TypeError, match=r"^Tensor.sum\(\) got an unexpected keyword argument 'ax'"):
+        tracer.ones(3).sum(ax=1)
+
+
+def test_a_type_error_of_the_users_own_code_is_left_alone() -> None:
+    def wrong(x: Any) -> Any:
+        return x + object()
+
+    with pytest.raises(TypeError, match="unsupported operand") as caught:
+        tracer.vjp(wrong, X)
+    assert type(caught.value) is TypeError and caught.traceback[-1].name == "wrong"

@@ -933,6 +933,44 @@ def test_tensors_that_leak_out_of_a_trace() -> None:
         trace(lambda x: Box(x * 2))(x)
 
 
+def test_results_that_hold_tensors_where_nobody_looks_are_refused() -> None:
+    @dataclass(slots=True)
+    class Slots:
+        value: Any
+
+    class Holder:
+        def __init__(self, value: Any) -> None:
+            self.table = {"values": [value]}
+
+    def closure(y: Any) -> Any:
+        return lambda: y + 1
+
+    refused: list[tuple[Callable[[Any], Any], str]] = [
+        (lambda x: {x * 2}, "returns a set that holds a Tensor"),
+        (lambda x: Slots(x * 2), "returns a Slots whose attribute value is a Tensor"),
+        (lambda x: Holder(x * 2), "returns a Holder whose attribute table holds a Tensor"),
+        (lambda x: types.SimpleNamespace(y=x * 2), "SimpleNamespace whose attribute y is"),
+        (lambda x: {"y": x * 2}.values(), "a dict_values that holds"),
+        (lambda x: zip([x * 2], [1], strict=True), "a zip that holds"),
+        (lambda x: iter(x * 2), "a tuple_iterator that holds"),
+        (lambda x: closure(x * 2), "a function that holds"),
+        (lambda x: functools.partial(tracer.add, x * 2), "a partial that holds"),
+        (lambda x: tracer.vjp(tracer.exp, x), "a function that holds"),
+        (lambda x: (x * 2).sum, "a method that holds"),
+    ]
+    for function, message in refused:
+        with pytest.raises(TraceError, match=message):
+            trace(function)(tensor(3))
+    layer, y = nn.Linear(3, 3), tracer.ones(3)
+
+    def kept(x: Any) -> Any:
+        holder.table = x * 2
+        return holder, layer, Slots(y), closure(y), {1, 2}, (lambda: layer(y))
+
+    holder = Holder(y)
+    assert trace(kept)(tensor(3))[0] is holder and holder.table.shape == (3,)
+
+
 def test_containers_of_the_caller_that_a_function_changes() -> None:
     def append(x: Any, found: list[Any]) -> Any:
         found.append(x * 2)

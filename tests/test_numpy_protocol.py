@@ -269,3 +269,14 @@ def test_arguments_that_are_not_offered_say_so() -> None:
         np.add(t, 1, where=A > 0)
     with pytest.raises(tracer.ArgumentError, match='order="C" only'):
         np.reshape(t, (4, 3), order="F")
+
+
+def test_other_libraries_take_the_memory_by_dlpack() -> None:
+    x = tracer.tensor([[1.0, 2.0], [3.0, 4.0]])
+    array = np.from_dlpack(x.T)
+    assert array.dtype == np.float32 and array.tolist() == [[1, 3], [2, 4]]
+    assert np.shares_memory(array, np.asarray(x))
+    with pytest.raises(tracer.GradError, match=r"use t.detach\(\).numpy\(\)"):
+        np.from_dlpack(x.requires_grad_())
+    with pytest.raises(tracer.TraceError, match="elements of a traced Tensor"):
+        tracer.trace(np.from_dlpack)(tracer.ones(3))

@@ -93,6 +93,7 @@ from tracer.modes import is_inference_mode_enabled as is_inference_mode_enabled
 from tracer.modes import no_grad as no_grad
 from tracer.modes import set_grad_enabled as set_grad_enabled
 from tracer.numpy_protocol import attach as _attach_numpy
+from tracer.other_names import hint as _hint
 from tracer.random import Generator as Generator
 from tracer.random import manual_seed as manual_seed
 from tracer.random import rand as rand
@@ -120,4 +121,5 @@ __getattr__, __dir__ = _lazily(
         "save_checkpoint": "tracer.checkpoint",
         "save_file": "tracer.checkpoint",
     },
+    _hint,
 )

@@ -9,16 +9,18 @@ from typing import Any
 
 
 def lazily(
-    package: str, names: Mapping[str, str]
+    package: str, names: Mapping[str, str], hint: Callable[[str], str] = lambda name: ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package: name -> the module that has it, or is it.
+
+    `hint`: what to say of a name that is not there.
 
     A name that is a submodule's own must not be the name of something in it: importing the submodule binds it.
     """
 
     def found(name: str) -> Any:
         if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint(name)}")
         module = importlib.import_module(names[name])
         value = module if names[name] == f"{package}.{name}" else getattr(module, name)
         setattr(sys.modules[package], name, value)

@@ -13,12 +13,23 @@ from tracer.modes import MODES
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROOT = os.path.dirname(_HERE)
 _OWN = tuple(os.path.join(_ROOT, package) + os.sep for package in ("tracer", "ops", "codegen"))
+_PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_INSTALLED = tuple(os.path.join(_PYTHON, f"{kind}-packages") for kind in ("site", "dist"))
 
 
 @cache
 def is_own(filename: str) -> bool:
     """Whether code of that file is this library's."""
     return os.path.abspath(filename).startswith(_OWN) or filename.startswith("<tracer")
+
+
+@cache
+def _is_nobodys(filename: str) -> bool:
+    """Whether code of that file is this library's, or Python's own: `copy`, `functools` and the like."""
+    if is_own(filename) or filename.startswith("<frozen"):
+        return True
+    path = os.path.abspath(filename)
+    return path.startswith(_PYTHON) and not path.startswith(_INSTALLED)
 
 
 @cache
@@ -29,11 +40,11 @@ def shown(filename: str) -> str:
 
 
 def user_line() -> str:
-    """file:line of the innermost frame that is not this library's, "" if there is none."""
+    """file:line of the innermost frame that is neither this library's nor Python's own, "" if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not is_own(filename):
+        if not _is_nobodys(filename):
             return f"{shown(filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

@@ -176,7 +176,7 @@ class Tensor(GradientMethods, Methods):
     def numpy(self) -> Array:
         """The data as a NumPy array that shares the Tensor's memory. Raises `GradError` if it requires a gradient."""
         if self.requires_grad:
-            raise GradError("this Tensor requires a gradient; use t.detach().numpy()")
+            raise _located(GradError("this Tensor requires a gradient; use t.detach().numpy()"))
         return self.array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -355,7 +355,7 @@ class Tensor(GradientMethods, Methods):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if self.grad_fn is not None:
-            raise GradError("only leaves can be deep-copied; use t.detach()")
+            raise _located(GradError("only leaves can be deep-copied; use t.detach()"))
         result = type(self).__new__(type(self))
         result._start(self.type)
         result._array = self.array.copy()
@@ -366,7 +366,7 @@ class Tensor(GradientMethods, Methods):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.grad_fn is not None:
-            raise GradError("only leaves can be pickled; use t.detach()")
+            raise _located(GradError("only leaves can be pickled; use t.detach()"))
         flag = self._requires_grad is True or untracked(self.volatile, False)
         return _restore, (type(self), np.array(self.array, order="C"), flag)
 

@@ -151,8 +151,10 @@ class GradientMethods:
     def detach_(self: Any) -> Tensor:
         """Drop the history of this Tensor, so that it is a leaf. Raises `GradError` for a view, whose base has it."""
         if self._view is not None and self._view.op is not None:
-            raise GradError(
-                f"{short(self.type)} is a view of another Tensor, whose history it shares; use t.detach()"
+            raise _located(
+                GradError(
+                    f"{short(self.type)} is a view of another Tensor, whose history it shares; use t.detach()"
+                )
             )
         if self.requires_grad:
             self._flag(False)

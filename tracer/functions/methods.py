@@ -6,6 +6,8 @@ To type checkers, Tensor inherits from `Methods`; at run time its attributes are
 
 from __future__ import annotations
 
+from types import FunctionType
+
 from tracer.functions.methods_elementwise import Conversions, Elementwise
 from tracer.functions.methods_in_place import InPlace
 from tracer.functions.methods_movement import Indexing, Movement
@@ -49,4 +51,6 @@ def names() -> dict[str, object]:
 def attach() -> None:
     """Give Tensor its operators and methods."""
     for name, value in names().items():
+        if isinstance(value, FunctionType) and value.__qualname__ != name:
+            value.__qualname__ = f"{Tensor.__name__}.{name}"  # what errors call it
         setattr(Tensor, name, value)

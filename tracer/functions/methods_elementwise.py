@@ -252,6 +252,14 @@ class Conversions:
             return view is None or view.layout is None or view.layout.is_row_major
         return self._array is None or self._array.flags.c_contiguous
 
+    def __dlpack__(self: Any, **options: Any) -> Any:
+        """The memory as DLPack's capsule, which other libraries take; as of NumPy's arrays. Raises `GradError` as `numpy()`."""
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self: Any) -> Any:
+        """Where it lies, as DLPack says it: on the CPU."""
+        return (1, 0)
+
     def is_floating_point(self: Any) -> Any:
         """Whether elements are floats."""
         return is_floating(self.type.dtype)

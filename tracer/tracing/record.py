@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +29,7 @@ from tracer.tracing.questions import Question, Questions
 from tracer.tracing.recorded import Output, Recorded
 from tracer.tracing.result_gradients import as_outside, result_gradients
 from tracer.tracing.signature import NAMESPACE, Leaf, has_history
+from tracer.tracing.unfinished import refuse_unfinished
 from tracer.tracing.values import GlobalGenerators, Named, NamedGenerators, Places
 from tracer.views import write
 
@@ -296,7 +296,7 @@ def _outputs(
                 Output("copy", object=x.copy())
             )  # made in the trace: each call makes one
         elif not isinstance(x, Tensor):
-            _refuse_unfinished(x)
+            refuse_unfinished(x, recorder.is_computed)
             outputs.append(Output("object", object=x))
         elif id(x) in arguments:
             outputs.append(Output("argument", arguments[id(x)]))
@@ -381,18 +381,3 @@ def _volatile_since(
         for holder, x, before in changed
         if isinstance(x._requires_grad, Untracked) and x._requires_grad is not before
     ]
-
-
-def _refuse_unfinished(x: Any) -> None:
-    """Raise `TraceError` for a result whose code has not run yet, or that holds Tensors of the trace where nobody looks."""
-    for name, value in getattr(x, "__dict__", {}).items():
-        if isinstance(value, Tensor) and value.is_symbolic:
-            raise TraceError(
-                f"a traced function returns a {type(x).__name__} whose attribute {name} is a Tensor that it computes; return "
-                "Tensors by themselves, or in tuples, lists, dicts and other trees (optree.register_pytree_node)"
-            )
-    if isinstance(x, types.GeneratorType | types.CoroutineType | types.AsyncGeneratorType):
-        raise TraceError(
-            f"a traced function returns its results, got a {type(x).__name__}, whose code would run after the trace; "
-            "return a list or a tuple, and trace the function that the loop or `await` calls"
-        )
