@@ -961,13 +961,23 @@ def test_results_that_hold_tensors_where_nobody_looks_are_refused() -> None:
     for function, message in refused:
         with pytest.raises(TraceError, match=message):
             trace(function)(tensor(3))
+    holder = Holder(None)
+    before = holder.table
+
+    def assigned(x: Any, make: Callable[[Any], Any]) -> Any:
+        holder.table = make(x)
+        return x
+
+    for function, _ in refused:
+        with pytest.raises(TraceError, match=r"assigns to holder.table a \w+ (that|whose)"):
+            trace(assigned)(tensor(3), function)
+        assert holder.table is before
     layer, y = nn.Linear(3, 3), tracer.ones(3)
 
     def kept(x: Any) -> Any:
         holder.table = x * 2
         return holder, layer, Slots(y), closure(y), {1, 2}, (lambda: layer(y))
 
-    holder = Holder(y)
     assert trace(kept)(tensor(3))[0] is holder and holder.table.shape == (3,)
 
 

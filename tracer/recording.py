@@ -112,6 +112,7 @@ class Recorder:
         self.rebound: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor]] = {}
         self.attributes: dict[tuple[int, str], tuple[dict[str, Any], str, Before]] = {}
         self.unmoved: list[Before] = []  # attributes that hold what they held
+        self.objects: list[tuple[str, Any]] = []  # by name, what else attributes hold now
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
         self.questions: Questions | None = None  # answers what Python asks; None where nobody can
@@ -316,8 +317,8 @@ class Recorder:
         """Whether a value is a Tensor of this trace, or a tuple, list or dict that holds one."""
         return any(isinstance(x, Tensor) and x._recorder is self for x in leaves_of(value))
 
-    def restore_attributes(self) -> list[Change]:
-        """Put attributes back that have another plain value now, or Tensors of the trace."""
+    def restore_attributes(self, failed: bool = False) -> list[Change]:
+        """Put attributes back that have another plain value now, or Tensors of the trace; when it failed, any."""
         changed: list[Change] = []
         for members, name, held in self.attributes.values():
             before, now = held.value, members.get(name, ABSENT)
@@ -325,7 +326,8 @@ class Recorder:
                 self.unmoved.append(held)
                 continue
             plain = _is_plain(now) and not (type(now) is type(before) and repr(now) == repr(before))
-            if not plain and not self.is_computed(now):
+            if not plain and not self.is_computed(now) and not failed:
+                self.objects.append((name, now))
                 continue
             read = functools.partial(members.get, name)
             changed.append(Change(functools.partial(members.__setitem__, name), read, before, now))
@@ -397,14 +399,14 @@ class recording:  # noqa: N801 - a context manager
         MODES.recorder, MODES.scope, MODES.modules = self.recorder, (), ()
         return self.recorder
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         for handle, _line in self.recorder.hooks:
             handle.remove()
         MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
         MODES.packing = self.packing
         self.recorder.restore()
         self.recorder.standings.restore_flags()
-        self.recorder.restore_attributes()
+        self.recorder.restore_attributes(failed=kind is not None)
 
 
 def scalar(container: Any, key: Any) -> Any:

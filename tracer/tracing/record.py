@@ -16,7 +16,7 @@ from tracer.autograd.hooks import refuse_left_over
 from tracer.calls import fold
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
-from tracer.kept import At, OneAt, leaves_with_paths, refuse_grown
+from tracer.kept import At, OneAt, leaves_with_accessors, refuse_grown, refuse_objects
 from tracer.modes import MODES, Flag, Untracked
 from tracer.recording import Change, Holder, Recorder, recording
 from tracer.standings import Flags
@@ -109,6 +109,7 @@ def record(
                 )
             changed = [*recorder.restore_attributes(), *places.restore(recorder.is_computed)]
             lists.check()
+            refuse_objects([*recorder.objects, *places.objects], recorder.is_computed)
             refuse_grown([*recorder.unmoved, *places.unmoved], recorder.is_computed)
             held = [change.now for change in changed if recorder.is_computed(change.now)]
             if held:  # what the function has put somewhere is a result too
@@ -124,14 +125,14 @@ def record(
             moved = [change for change in changed if recorder.is_computed(change.now)]
             recorded.placed = [change.assign for change in moved]
             for change in moved:
-                old = dict(leaves_with_paths(change.before))
-                recorded.replaced += [old.get(path) for path, _ in leaves_with_paths(change.now)]
+                old = dict(leaves_with_accessors(change.before))
+                recorded.replaced += [old.get(at) for at, _ in leaves_with_accessors(change.now)]
             _follow_places(recorder, recorded, moved, named)
             over = True
             return recorded
     finally:
-        places.restore(recorder.is_computed)
         if not over:
+            places.restore(recorder.is_computed, failed=True)
             for place in (*recorder.unmoved, *places.unmoved):
                 place.put_elements_back()
         lists.restore()
@@ -346,9 +347,9 @@ def _follow_places(
     held: dict[int, tuple[Any, list[Callable[[], Any]], list[str]]] = {}
     for change in moved:
         names = named.expressions_of(change.before)
-        for path, state in leaves_with_paths(change.before):
+        for access, state in leaves_with_accessors(change.before):
             _, places, known = held.setdefault(id(state), (state, [], []))
-            places.append(At(change.read, path) if path else change.read)
+            places.append(At(change.read, access) if access else change.read)
             known += names
             if len(names) > 1:  # by which of them it is read is not known
                 used.append(state)

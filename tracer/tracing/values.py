@@ -9,6 +9,7 @@ Knows names as `reads` finds them, and of Tensors that they are one object or an
 from __future__ import annotations
 
 import functools
+import operator
 import pickle
 import random
 import threading
@@ -69,6 +70,7 @@ class Places:
         outer_first = sorted((*written, *plain), key=lambda f: len(f.expression))
         self._before = {f.expression: Before(f.name, self._at(f.expression)) for f in outer_first}
         self.unmoved: list[Before] = []  # places that hold what they held
+        self.objects: list[tuple[str, Any]] = []  # by name, what else has been put into places
         self._containers = [
             (f.expression, Before(f.name, f.value))
             for f in named.found
@@ -81,8 +83,8 @@ class Places:
         except _GONE:
             return ABSENT
 
-    def restore(self, is_computed: Callable[[Any], bool]) -> list[Change]:
-        """Put back what was there, where the trace has left another plain value or what it computes."""
+    def restore(self, is_computed: Callable[[Any], bool], failed: bool = False) -> list[Change]:
+        """Put back what was there, where the trace has left another plain value or what it computes; when it failed, anything."""
         changed: list[Change] = []
         for place, held in self._before.items():
             before, now = held.value, self._at(place)
@@ -91,7 +93,10 @@ class Places:
                 continue
             if now is ABSENT:
                 continue
-            if not is_computed(now) and (not is_plain(now) or same(now, before)):
+            if not is_computed(now) and not is_plain(now) and not failed:
+                self.objects.append((held.name, now))
+                continue
+            if is_plain(now) and same(now, before):
                 continue
             assign = _Assignment(place, self._scope)
             try:
@@ -105,7 +110,9 @@ class Places:
         for container, held in self._containers:  # under keys that the code computes
             for key, before, now in held.put_back(is_computed):
                 read = functools.partial(self._at, container)
-                changed.append(Change(SetAt(read, key), At(read, (key,)), before, now))
+                changed.append(
+                    Change(SetAt(read, key), At(read, operator.itemgetter(key)), before, now)
+                )
         return changed
 
 
