@@ -24,6 +24,6 @@ def refuse_unfinished(x: Any, is_computed: Callable[[Any], bool]) -> None:
     where = place_of_computed(x, is_computed)
     if where is not None:
         raise TraceError(
-            f"a traced function returns a {type(x).__name__}{where} a Tensor that it computes; return "
+            f"a traced function returns or assigns a {type(x).__name__}{where} a Tensor that it computes; return "
             "Tensors by themselves, or in tuples, lists, dicts and other trees (optree.register_pytree_node)"
         )
