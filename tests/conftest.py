@@ -160,22 +160,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def kernels_as_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def kernels_as_marked(request: pytest.FixtureRequest) -> Iterator[None]:
     """Tests marked `kernels("python")` compile nothing: the kernels of their programs run as Python.
 
-    For files whose subject is not generated code: recording, guards, paths, history, mutation,
-    messages. A marked file says with `kernels("compiled")` which of its tests show that what it is
-    about holds for machine code too. All else is the same, so marks may come and go: programs,
-    argument blocks, the fast way into a program, and the bits.
+    For tests whose subject is not generated code: recording, guards, paths, history, mutation,
+    messages. In a file that is marked, `kernels("compiled")` says which of its tests show that what
+    it is about holds for machine code too. All else is the same, so marks may come and go:
+    specifications and texts of kernels, programs, argument blocks, the fast way in, and the bits.
     """
     marker = request.node.get_closest_marker("kernels")
     if marker is None or marker.args == ("compiled",):
+        yield
         return
     if marker.args != ("python",):
         pytest.fail(f"the mark says kernels{marker.args}: expected 'python' or 'compiled'")
     from tracer.config import CONFIG
 
-    monkeypatch.setattr(CONFIG, "compile", False)
+    before = kernels_compiled()
+    with pytest.MonkeyPatch.context() as patch:  # the test's own may be undone before its end
+        patch.setattr(CONFIG, "compile", False)
+        yield
+    if kernels_compiled() != before:
+        pytest.fail("the test is marked kernels('python'), and compiles kernels", pytrace=False)
 
 
 @pytest.fixture

@@ -18,6 +18,9 @@ from benchmarks import gradient_edges
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = [DOCS / name for name in ("numerics.md", "autograd.md", "tracing.md")]
+ABOVE_KERNELS = {
+    "autograd.md"
+}  # many small programs whose gradients, not whose code, the page is about
 BLOCK = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 NOT_RUN = {"text", "pycon-no-run"}
 
@@ -48,7 +51,13 @@ def run_page(text: str, name: str) -> int:
     return count
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+CASES = [
+    pytest.param(p, marks=pytest.mark.kernels("python") if p.name in ABOVE_KERNELS else [])
+    for p in PAGES
+]
+
+
+@pytest.mark.parametrize("page", CASES, ids=[p.name for p in PAGES])
 def test_the_code_on_the_page_runs(page: Path) -> None:
     assert run_page(page.read_text(encoding="utf-8"), page.name) > 3
 
