@@ -14,7 +14,7 @@ import threading
 import time
 import types
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -509,6 +509,18 @@ def test_a_list_that_is_read_and_changed_is_an_error_and_a_cache_is_not() -> Non
     with pytest.raises(TraceError, match=r"to which a traced function adds Tensors.*Assign a new"):
         only_grows(tensor(3))
     assert log.lines == []
+    results: list[Any] = []
+    recent: deque[Any] = deque(maxlen=2)
+    different: set[Any] = set()
+    for kind, keeps in (
+        ("results is a list", lambda x: results.append(x * 2)),
+        ("results is a list", lambda x: results.extend([x * 2, x])),
+        ("recent is a deque", lambda x: recent.appendleft(x * 2)),
+        ("different is a set", lambda x: different.add(x * 2)),
+    ):
+        with pytest.raises(TraceError, match=f"{kind} to which a traced function adds Tensors"):
+            trace(keeps)(tensor(3))
+    assert not results and not recent and not different
 
     def program(decorate: Any) -> Any:
         cache: dict[str, Any] = {}
@@ -744,6 +756,59 @@ def test_tuples_lists_and_dicts_of_tensors_that_the_function_puts_somewhere() ->
     agree(methods)
 
 
+def test_tensors_arrays_and_containers_of_classes_are_state() -> None:
+    """Read through an instance, a subclass or the class; replaced there, or hidden by the instance's own."""
+
+    def program(decorate: Any) -> Any:
+        class Base(nn.Module):
+            scale: Any = tensor(3)
+            array: Any = array(3, seed=1)
+            table: Any = {"a": tensor(3, seed=2), "b": [tensor(3, seed=3)]}  # noqa: RUF012
+            total: Any = tracer.zeros(3)
+
+        class Layer(Base):
+            def forward(self, x: Any) -> Any:
+                return x * self.scale * self.array * self.table["a"] + self.table["b"][0]
+
+            @classmethod
+            def scaled(cls, x: Any) -> Any:
+                Base.total = Base.total + x
+                return x * cls.scale
+
+        class Slots:
+            __slots__ = ("scale",)
+
+            def __call__(self, x: Any) -> Any:
+                return x * self.scale
+
+        layer, slots = Layer(), Slots()
+        slots.scale = tensor(3)
+        functions = [decorate(f) for f in (lambda x: layer(x), Layer.scaled, lambda x: slots(x))]
+        x, seen = tensor(3, seed=4), []
+
+        def look() -> None:
+            seen.append([f(x) for f in functions])
+
+        look()
+        Base.scale = tensor(3, seed=5)
+        look()
+        Layer.scale = slots.scale = tensor(3, seed=6)
+        look()
+        Base.array = array(3, seed=7)
+        look()
+        Base.table["a"] = tensor(3, seed=8)
+        look()
+        Base.table["b"][0] = tensor(3, seed=9)
+        look()
+        Base.table = {"a": tensor(3), "b": [tensor(3)]}
+        look()
+        layer.scale = tensor(3, seed=10)
+        look()
+        return [*seen, Base.total]
+
+    agree(program)
+
+
 def test_state_that_is_another_tensor_after_each_call_is_one_program() -> None:
     def program(decorate: Any) -> Any:
         class Holder:
@@ -903,7 +968,7 @@ def test_a_call_that_fails_has_changed_nothing_and_the_next_one_is_right(when: s
 
 
 def test_tensors_that_leak_out_of_a_trace() -> None:
-    kept: list[Any] = []
+    kept = types.SimpleNamespace()
 
     @functools.lru_cache
     def cached(n: int) -> Any:
@@ -911,14 +976,14 @@ def test_tensors_that_leak_out_of_a_trace() -> None:
 
     @trace
     def function(x: Any) -> Any:
-        kept.append(x * 2)
+        setattr(kept, "x", x * 2)  # noqa: B010, a way that is not followed
         return x + cached(2)
 
     x = tensor(3)
     np.testing.assert_array_equal(function(x), function(x))
     uses = (np.asarray, float, bool, repr, lambda t: t + 1, lambda t: t.add_(1), lambda t: x + t)
     more = (lambda t: t.sum().backward(), pickle.dumps, copy.deepcopy, trace(lambda t: t + 1))
-    for leaked in (kept[0], cached(2)):
+    for leaked in (kept.x, cached(2)):
         for use in (*uses, *more):
             if use is not repr:
                 with pytest.raises(TraceError, match="trace that is over"):

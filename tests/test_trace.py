@@ -6,6 +6,7 @@ import copy
 import gc
 import pickle
 import threading
+import types
 import weakref
 
 import numpy as np
@@ -271,18 +272,18 @@ def test_numpy_on_outside_data_in_a_trace_is_an_error_with_the_line() -> None:
 
 
 def test_a_leaked_tensor_is_an_error() -> None:
-    leaked = []
+    leaked = types.SimpleNamespace()
 
     @trace
     def f(x):
-        leaked.append(x * 2.0)
+        setattr(leaked, "x", x * 2.0)  # noqa: B010, a way that is not followed
         return x + 1.0
 
     f(np.ones(1, np.float32))
     with pytest.raises(tracer.TraceError, match="trace"):
-        np.asarray(leaked[0])
+        np.asarray(leaked.x)
     with pytest.raises(tracer.TraceError, match="trace"):
-        trace(lambda x: x + leaked[0])(np.ones(1, np.float32))
+        trace(lambda x: x + leaked.x)(np.ones(1, np.float32))
 
 
 def test_threads_share_a_function() -> None:

@@ -5,9 +5,11 @@ Knows such trees and what they held before, and finds Tensors of a trace in what
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import types
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -90,20 +92,26 @@ def refuse_objects(assigned: list[tuple[str, Any]], is_computed: Callable[[Any],
             )
 
 
+_CHANGEABLE = (list, dict, OrderedDict, defaultdict, deque, set)
+
+
 class Before:
-    """What a place held before a trace; of a list or dict the elements too."""
+    """What a place held before a trace; of a list, dict, deque or set the elements too."""
 
     __slots__ = ("_elements", "name", "value")
 
     def __init__(self, name: str, value: Any) -> None:
         self.name, self.value = name, value
-        self._elements = value.copy() if type(value) in (list, dict) else None
+        self._elements = copy.copy(value) if type(value) in _CHANGEABLE else None
 
     def put_back(self, is_computed: Callable[[Any], bool]) -> list[tuple[Any, Any, Any]]:
         """Put elements back where a list or dict holds others that a trace has computed: (key, before, now) of each."""
         held, old = self.value, self._elements
         known = dict(enumerate(old)) if isinstance(old, list) else old or {}
-        items = list(zip(known, held, strict=False)) if isinstance(held, list) else [*held.items()]
+        if isinstance(held, list):
+            items = list(zip(known, held, strict=False))
+        else:
+            items = [*held.items()] if isinstance(held, dict) else []
         changed = []
         for key, now in items:
             before = known.get(key, ABSENT)
@@ -118,16 +126,19 @@ class Before:
 
     def put_elements_back(self) -> None:
         """Of a list or dict that was changed itself."""
-        if isinstance(self.value, list) and self._elements is not None:
+        if self._elements is None:
+            return
+        if isinstance(self.value, list):
             self.value[:] = self._elements
-        elif isinstance(self.value, dict) and self._elements is not None:
+        else:
             self.value.clear()
-            self.value.update(self._elements)
+            add = self.value.extend if isinstance(self.value, deque) else self.value.update
+            add(self._elements)
 
 
 def refuse_grown(places: list[Before], is_computed: Callable[[Any], bool]) -> None:
-    """Raise `TraceError` for a list or dict that the trace has changed itself, so that it holds Tensors of the trace."""
-    grown = [place for place in places if is_computed(place.value)]
+    """Raise `TraceError` for a list or the like that the trace has changed itself, so that it holds Tensors of the trace."""
+    grown = [place for place in places if place_of_computed(place.value, is_computed) is not None]
     for place in grown:
         place.put_elements_back()
     if grown:

@@ -18,6 +18,16 @@ import numpy as np
 from tracer.tensor import Tensor
 
 _LIBRARIES = ("numpy", "tracer", "ops", "codegen")
+_NOT_USERS = frozenset((*_LIBRARIES, "builtins", "abc", "typing", "enum", "collections"))
+_CODE = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.GetSetDescriptorType,
+    classmethod,
+    staticmethod,
+    property,
+    functools.cached_property,
+)
 _PLAIN = frozenset(
     (str, bytes, int, float, complex, bool, type(None))
 )  # never captured, and there may be very many
@@ -119,6 +129,10 @@ def _children(item: Any, trail: Trail, names: set[str]) -> Iterator[tuple[Any, T
         if item.__name__.split(".")[0] not in _LIBRARIES:
             for name in names & item.__dict__.keys():
                 yield item.__dict__[name], (trail, f"__dict__[{name!r}]", name)
+    elif isinstance(item, type):
+        for name, value in _of_class(item, {}):
+            if not isinstance(value, types.MemberDescriptorType):
+                yield value, (trail, name, name)
     elif isinstance(item, Mapping):
         for key, value in list(item.items()):
             if isinstance(key, str | int | bool | float) or key is None:
@@ -138,6 +152,26 @@ def _children(item: Any, trail: Trail, names: set[str]) -> Iterator[tuple[Any, T
             ):
                 if name in attributes:
                     yield attributes[name], (trail, "attribute", name)
+        for name, value in _of_class(type(item), attributes or {}):
+            if isinstance(value, types.MemberDescriptorType):  # a slot
+                value = getattr(item, name, None)
+            yield value, (trail, name, name)
+
+
+def _of_class(kind: type, own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The data and the slots that a user's class gives its instances, but for what they have themselves."""
+    told = set(own)
+    for base in kind.__mro__:
+        if base.__module__.split(".")[0] in _NOT_USERS:
+            continue
+        for name, value in list(vars(base).items()):
+            if name not in told and not name.startswith("__") and not isinstance(value, _CODE):
+                yield name, value
+            told.add(name)
+
+
+def _is_users_class(item: Any) -> bool:
+    return isinstance(item, type) and item.__module__.split(".")[0] not in _NOT_USERS
 
 
 def find_paths(
@@ -157,6 +191,6 @@ def find_paths(
         keep.append(item)
         if id(item) in targets:
             found[id(item)] = _path(trail)
-        if not isinstance(item, _ATOMS):
+        if not isinstance(item, _ATOMS) or _is_users_class(item):
             queue.extend(_children(item, trail, names))
     return found

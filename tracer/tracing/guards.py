@@ -19,7 +19,7 @@ from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.arrays import is_small, lenders
 from tracer.tracing.containers import contents_of
-from tracer.tracing.reads import SCALARS, Found, is_keyed, is_plain, reads
+from tracer.tracing.reads import SCALARS, Found, is_changeable, is_plain, reads
 from tracer.tracing.recorded import Recorded
 
 Guard = Callable[[Any, Sequence[Any]], str | None]
@@ -129,7 +129,7 @@ def build_guard(
         elif isinstance(found.value, np.ndarray):
             if id(found.value) not in read and is_small(found.value):
                 content(found)
-        elif not is_keyed(found.value):
+        elif not is_changeable(found.value):
             same(found.expression, found.value, f"{found.name} was another function")
     for module in recorded.modules:
         path = paths.get(id(module))

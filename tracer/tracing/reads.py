@@ -32,6 +32,7 @@ MOST_KEYS = 512  # of a list or dict to whose elements the code may assign
 _INSTALLED = tuple(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib"))
 _KEYED = (dict, list, OrderedDict, defaultdict)
 _INDEXED = (*_KEYED, tuple)
+_DATA = (np.ndarray, Tensor, list, dict, tuple, set, frozenset, deque)  # that a class may hold
 _READING = frozenset(
     (
         "items",
@@ -131,7 +132,7 @@ def _matters(value: Any) -> bool:
         or is_generator(value)
         or _is_users_function(value)
         or _is_custom(value)
-        or is_keyed(value)
+        or is_changeable(value)
     )
 
 
@@ -145,9 +146,9 @@ def _arrays_in(container: Found) -> Iterator[Found]:
             yield Found(x, f"{container.expression}[{key!r}]", f"{container.name}[{key!r}]")
 
 
-def is_keyed(value: Any) -> bool:
-    """Whether it is a list or dict to whose elements code may assign, and not a large one."""
-    return type(value) in _KEYED and len(value) <= MOST_KEYS
+def is_changeable(value: Any) -> bool:
+    """Whether it is a list or the like whose elements code may change, and not a large one."""
+    return type(value) in (*_KEYED, deque, set) and len(value) <= MOST_KEYS
 
 
 def is_plain(value: Any) -> bool:
@@ -327,7 +328,7 @@ def _written(
         return Found(
             None, f"{container.expression}{place}", f"{container.name}{place}", written=True
         )
-    if owner is None or isinstance(owner.value, (type, types.ModuleType, Tensor, *SCALARS)):
+    if owner is None or isinstance(owner.value, (types.ModuleType, Tensor, *SCALARS)):
         return None
     own = getattr(owner.value, "__dict__", None)
     held = inspect.getattr_static(type(owner.value), name, None)
@@ -388,7 +389,7 @@ def _attribute(owner: Found, name: str) -> Found | None:
             own["_modules"][name], f"{owner.expression}.__dict__['_modules'][{name!r}]", shown
         )
     of_class = inspect.getattr_static(value if isinstance(value, type) else type(value), name, None)
-    if of_class is not None and (is_plain(of_class) or isinstance(of_class, np.ndarray)):
+    if of_class is not None and (is_plain(of_class) or isinstance(of_class, _DATA)):
         return Found(of_class, f"{owner.expression}.{name}", shown)
     if isinstance(of_class, types.MemberDescriptorType) and not isinstance(value, type):
         held = getattr(value, name, None)

@@ -23,7 +23,7 @@ import numpy as np
 from ops.errors import TraceError
 from tracer.kept import ABSENT, At, Before, SetAt
 from tracer.recording import Change
-from tracer.tracing.reads import Found, is_generator, is_keyed, is_plain, reads, same
+from tracer.tracing.reads import Found, is_changeable, is_generator, is_plain, reads, same
 
 _GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)
 
@@ -74,7 +74,7 @@ class Places:
         self._containers = [
             (f.expression, Before(f.name, f.value))
             for f in named.found
-            if is_keyed(f.value) and not f.content
+            if is_changeable(f.value) and not f.content
         ]
 
     def _at(self, place: str) -> Any:
@@ -108,6 +108,7 @@ class Places:
                 continue  # an item of a tuple, and the whole of it was replaced
             changed.append(Change(assign, functools.partial(self._at, place), before, now))
         for container, held in self._containers:  # under keys that the code computes
+            self.unmoved.append(held)
             for key, before, now in held.put_back(is_computed):
                 read = functools.partial(self._at, container)
                 changed.append(
