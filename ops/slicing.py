@@ -114,11 +114,25 @@ def _slice_vjp(g: Any, n: Application) -> Any:
 
 
 def slice_onnx(g: Any, n: Application) -> Any:
-    """ONNX's Slice."""
+    """ONNX's Slice.
+
+    A slice backwards from -k is taken of what ends there, x[:1-k]: ONNX clips a start before the first element to the first
+    one, where Python finds no elements.
+    """
     if not n.attrs.axes:
         return n.x
-    starts, ends = g.shape(n.attrs.starts), g.shape(n.attrs.ends)
-    return g.op("Slice", n.x, starts, ends, g.ints(n.attrs.axes), g.ints(n.attrs.steps))
+    x, starts, ends = n.x, list(n.attrs.starts), list(n.attrs.ends)
+    steps = n.attrs.steps
+    for k, (start, end, step) in enumerate(zip(starts, ends, steps, strict=True)):
+        if step > 0 or not isinstance(start, int) or start >= -1:
+            continue
+        axis = g.ints((n.attrs.axes[k],))
+        x = g.op("Slice", x, g.ints((0,)), g.ints((max(start + 1, -END),)), axis)
+        starts[k] = -1
+        if isinstance(end, int) and -END <= end < 0:
+            ends[k] = min(end - start - 1, -1)
+    axes = g.ints(n.attrs.axes)
+    return g.op("Slice", x, g.shape(starts), g.shape(ends), axes, g.ints(steps))
 
 
 def _sliced(starts: Ints, ends: Ints, axes: Ints, steps: Ints | None = None) -> dict[str, Ints]:
@@ -139,6 +153,7 @@ def _sliced(starts: Ints, ends: Ints, axes: Ints, steps: Ints | None = None) -> 
         Sample((Input((5, 7)),), _sliced((3,), (3,), (1,))),
         Sample((Input((5, 7)),), _sliced((-100, 2), (100, 1), (0, 1))),
         Sample((Input((5, 7)),), _sliced((5,), (-100,), (0,), (-3,))),
+        Sample((Input((5, 7)),), _sliced((-9, -3), (-END - 1, -6), (0, 1), (-1, -2))),
         Sample((Input((4, 6), layout="strided"),), _sliced((1,), (6,), (1,), (2,))),
         Sample((Input((0, 3)),), _sliced((1, -1), (9, -END - 1), (1, 0), (1, -1))),
         Sample((Input(()),), _sliced((), (), ())),

@@ -217,6 +217,31 @@ def test_values_made_of_symbolic_sizes_follow_them(function: Callable[[Any], Any
             np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-6)
 
 
+BACKWARDS = [(-2, None, -1), (-3, -5, -2), (-2, 0, -1), (-6, None, -3), (-2, -1, -1), (4, -3, -2)]
+
+
+def turned(x: Any) -> Any:
+    changed = x * 1.0
+    parts = []
+    for start, stop, step in BACKWARDS:
+        parts.append(x[start:stop:step])
+        changed[start:stop:step] += 1.0
+    return (*parts, changed)
+
+
+def test_slices_backwards_at_every_size() -> None:
+    def function(x: Any) -> Any:
+        return (*turned(x), tracer.grad(lambda x: (x[-2::-1] ** 2).sum())(x))
+
+    model = export(function, (X,), dynamic_shapes={"x": {0: "n"}})
+    onnx.checker.check_model(model, full_check=True)
+    for rows in range(8):
+        x = np.arange(4.0 * rows, dtype=np.float32).reshape(rows, 4)
+        expected = function(tracer.tensor(x))
+        for found, wanted in zip(run_model(model, {"x": x}), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted.numpy())
+
+
 def test_the_text_of_a_size_gives_no_warnings() -> None:
     from ops.dims import parse
 

@@ -131,8 +131,11 @@ def test_exported_functions_give_what_they_changed() -> None:
     exported = function_graph(trace(change), (tracer.tensor(B),), None)
     given = {"x": A, "y": B, **exported.initializers}
     names = exported.graph.input_names
-    y, part, whole, copied, new = interpret(exported.graph, [given[name] for name in names])
+    results = interpret(exported.graph, [given[name] for name in names])
+    y, part, whole, copied, new, changed = results
+    assert exported.output_names[-2:] == ("x.next", "y.next")
     np.testing.assert_array_equal(y, 2 * B)
+    np.testing.assert_array_equal(changed, 2 * B)
     np.testing.assert_array_equal(whole, A + B)
     np.testing.assert_array_equal(new, A + B)
     np.testing.assert_array_equal(part, A[1] + B)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import DTypeError
-from ops.types import is_floating, is_integer, short
+from ops.types import DEFAULT_INTEGER, is_floating, is_integer, short
 from tracer.dispatch import apply
 from tracer.functions.applying import elementwise, strong
 from tracer.functions.creation import as_tensor, cast, copied, full
@@ -34,7 +34,8 @@ def _compare(name: str, x1: Any, x2: Any) -> Tensor:
         x1, x2, name = x2, x1, _MIRRORED[name]
     if isinstance(x2, int) and number_type(x2) is not None and number_type(x1) is None:
         x = as_tensor(x1)
-        if is_integer(x.type.dtype) and not fits(x2, x.type.dtype):
+        dtype = DEFAULT_INTEGER if x.type.dtype == "bool" else x.type.dtype
+        if is_integer(dtype) and not fits(x2, dtype):
             above = x2 > 0
             truth = {"Equal": False, "NotEqual": True}.get(
                 name, above if name.startswith("Less") else not above
