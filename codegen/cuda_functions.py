@@ -70,7 +70,7 @@ def _float_body(name: str, e: str, parameters: str) -> str | None:
     double = e == "f64"
     if name in _FLOAT_CALLS:
         return f"    return libdevice.{_FLOAT_CALLS[name][double]}({parameters})\n"
-    if name == "scalb":
+    if name == "ldexp":
         return f"    return libdevice.{'ldexp' if double else 'ldexpf'}(x, i32(y))\n"
     if name == "round_f16":
         return "    return libdevice.half2float(libdevice.float2half_rn(x))\n"

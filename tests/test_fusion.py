@@ -79,6 +79,19 @@ def test_what_takes_effort_is_kept_in_a_result_that_is_written_later() -> None:
         assert text.count(computed) == 2, text  # of full vectors, and of the last one
 
 
+def test_nothing_is_kept_in_a_result_that_lies_across() -> None:
+    """Reading and writing apart from each other costs more than a division."""
+
+    def function(x: Any, s: Any) -> Any:
+        q = x / s
+        return tracer.permute_dims(q - tracer.max(q, axis=-1, keepdims=True), (1, 0)) * 2
+
+    (text,) = tracer.trace(function).kernels(numbers(64, 1024), numbers(64, 1, seed=1))
+    assert "gather" not in text and text.count("scatter") == 2, (
+        text
+    )  # the result, and its last vector
+
+
 def layer_norm(x: Any, w: Any, b: Any) -> Any:
     return F.layer_norm(x, (x.shape[-1],), w, b)
 

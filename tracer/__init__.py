@@ -102,24 +102,27 @@ from tracer.random import randn as randn
 from tracer.tensor import Tensor as Tensor
 from tracer.tracing import trace as trace
 
-if _typing.TYPE_CHECKING:
-    from tracer.checkpoint import load_checkpoint as load_checkpoint
-    from tracer.checkpoint import load_file as load_file
-    from tracer.checkpoint import save_checkpoint as save_checkpoint
-    from tracer.checkpoint import save_file as save_file
-
 _configure_logging()
 _methods.attach()
 _attach_numpy()
 __version__ = "0.1.0"
-__getattr__, __dir__ = _lazily(
-    __name__,
-    {
-        **{name: f"tracer.{name}" for name in ("interpret", "ir", "nn", "onnx", "optim")},
-        "load_checkpoint": "tracer.checkpoint",
-        "load_file": "tracer.checkpoint",
-        "save_checkpoint": "tracer.checkpoint",
-        "save_file": "tracer.checkpoint",
-    },
-    _hint,
-)
+if _typing.TYPE_CHECKING:
+    from tracer import checkpoint as checkpoint
+    from tracer import interpret as interpret
+    from tracer import ir as ir
+    from tracer import nn as nn
+    from tracer import onnx as onnx
+    from tracer import optim as optim
+    from tracer.checkpoint import load_checkpoint as load_checkpoint
+    from tracer.checkpoint import load_file as load_file
+    from tracer.checkpoint import save_checkpoint as save_checkpoint
+    from tracer.checkpoint import save_file as save_file
+else:
+    _packages = ("checkpoint", "interpret", "ir", "nn", "onnx", "optim")
+    _saving = ("load_checkpoint", "load_file", "save_checkpoint", "save_file")
+    __getattr__, __dir__, __all__ = _lazily(
+        __name__,
+        {name: f"tracer.{name}" for name in _packages}
+        | dict.fromkeys(_saving, "tracer.checkpoint"),
+        _hint,
+    )

@@ -10,23 +10,27 @@ from typing import Any
 
 def lazily(
     package: str, names: Mapping[str, str], hint: Callable[[str], str] = lambda name: ""
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package: name -> the module that has it, or is it.
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package: name -> the module that has it, or is it.
 
-    `hint`: what to say of a name that is not there.
-
-    A name that is a submodule's own must not be the name of something in it: importing the submodule binds it.
+    `hint`: what to say of a name that is not there. To be called last, and hidden from type checkers, which would take any name
+    for one of the package. `__all__` is what the package has by then, and what is no module of `names`. A submodule's own name
+    must not be that of something in it: importing the submodule binds it.
     """
+    present = [name for name in vars(sys.modules[package]) if not name.startswith("_")]
 
     def found(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint(name)}")
         module = importlib.import_module(names[name])
-        value = module if names[name] == f"{package}.{name}" else getattr(module, name)
+        value = module if _is_module(name) else getattr(module, name)
         setattr(sys.modules[package], name, value)
         return value
 
     def listed() -> list[str]:
         return sorted({*vars(sys.modules[package]), *names})
 
-    return found, listed
+    def _is_module(name: str) -> bool:
+        return names[name] == f"{package}.{name}"
+
+    return found, listed, sorted({*present, *(name for name in names if not _is_module(name))})

@@ -1,46 +1,50 @@
-"""The IR of scalb, x * 2**n: AVX-512's instruction, elsewhere two products. Equal bits: both round
-once, where a result is denormal. Must not know Numba.
+"""The IR of ldexp, x * 2**n: AVX-512's instruction, elsewhere two products. Must not know Numba.
+
+Equal bits: the first product is exact, so the result is rounded once, if it is denormal.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
-from codegen.target import register_bytes
-from codegen.vector.elements import SAME_SIZE, WIDTH, bits
+from codegen.target import kernels_have
+from codegen.vector.elements import SAME_SIZE, WIDTH
 from codegen.vector.emit import emits
-from codegen.vector.llvm import INDEX, Builder, Value, constant, intrinsic, shuffle, vector
+from codegen.vector.llvm import (
+    INDEX,
+    Builder,
+    Value,
+    constant,
+    constants,
+    intrinsic,
+    shuffle,
+    vector,
+)
 
 _REGISTER = 512  # bits
 _AS_SET = 4  # rounds by the mode in force: to nearest
 
 
-@emits("scalb")
-def _scalb(b: Builder, element: str, x: Value, n: Value) -> Value:
-    if register_bytes() * 8 == _REGISTER and isinstance(x.type, ir.VectorType):
-        return _by_instruction(b, element, x, n)
-    return _by_products(b, element, x, n)
+@emits("ldexp")
+def _ldexp(b: Builder, element: str, x: Value, n: Value) -> Value:
+    if not isinstance(x.type, ir.VectorType) or not kernels_have("avx512f"):
+        return _by_products(b, element, x, n)
+    if element == "f32":
+        return _by_instruction(b, "ps", x, n)
+    halves = (range(WIDTH // 2), range(WIDTH // 2, WIDTH))
+    low, high = (_by_instruction(b, "pd", *(shuffle(b, v, h) for v in (x, n))) for h in halves)
+    return b.shuffle_vector(low, high, constants(INDEX, range(WIDTH)))
 
 
-def _by_instruction(b: Builder, element: str, x: Value, n: Value) -> Value:
-    count = _REGISTER // bits(element)
-    name = f"llvm.x86.avx512.mask.scalef.{'ps' if element == 'f32' else 'pd'}.512"
-    every = ir.Constant(ir.IntType(count), -1)
-    parts = []
-    for start in range(0, WIDTH, count):
-        lanes = range(start, start + count)
-        y, power = (x, n) if count == WIDTH else (shuffle(b, v, lanes) for v in (x, n))
-        parts.append(intrinsic(b, name, y.type, y, power, y, every, INDEX(_AS_SET)))
-    if len(parts) == 1:
-        return parts[0]
-    order: Any = ir.Constant(ir.VectorType(INDEX, WIDTH), list(range(WIDTH)))
-    return b.shuffle_vector(*parts, order)
+def _by_instruction(b: Builder, kind: str, x: Value, n: Value) -> Value:
+    """Of one register."""
+    every = ir.Constant(ir.IntType(x.type.count), -1)
+    name = f"llvm.x86.avx512.mask.scalef.{kind}.{_REGISTER}"
+    return intrinsic(b, name, x.type, x, n, x, every, INDEX(_AS_SET))
 
 
 def _by_products(b: Builder, element: str, x: Value, n: Value) -> Value:
-    """By 2**(n//2), which is exact, then by the rest of 2**n."""
+    """By 2**(n//2), then by the rest of 2**n."""
     mantissa, bias = (23, 127) if element == "f32" else (52, 1023)
     word = SAME_SIZE[element]
     magic = 1.5 * 2.0**mantissa  # n + magic has n in its low bits

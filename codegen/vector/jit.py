@@ -9,6 +9,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from numba.core import codegen as _codegen
+from numba.core import config as _config
+
+from codegen.target import numba_compiles_for
 from codegen.vector import emit_division as _emit_division  # noqa: F401  fills EMIT
 from codegen.vector import emit_scale as _emit_scale  # noqa: F401  fills EMIT
 from codegen.vector import lanes, memory
@@ -40,6 +44,8 @@ from codegen.vector.readings import OPERATORS
 
 __all__ = ["POINTER", "SCALAR", "VEC", "PointerType", "VecType", "register"]
 
+_numba_config: Any = _config  # Numba annotates neither of these
+_numba_codegen: Any = _codegen
 Function = Primitive | VectorFunction
 Result = Callable[[str], Any]
 
@@ -280,6 +286,11 @@ def _set_item(context: Any, b: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
+numba_compiles_for(
+    _numba_codegen.get_host_cpu_features()
+    if _numba_config.CPU_FEATURES is None
+    else _numba_config.CPU_FEATURES
+)
 load_operators()
 _register_lane_functions()
 _register_memory()

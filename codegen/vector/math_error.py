@@ -7,7 +7,7 @@ from typing import Any
 from codegen.vector.formats import F64, LOG2_E, Format, bodies, quick_sum, two_product, two_sum
 from codegen.vector.functions import define_function
 from codegen.vector.math_exponential import reduce
-from codegen.vector.primitives import absolute, copysign, fma, scalb, select
+from codegen.vector.primitives import absolute, copysign, fma, ldexp, select
 
 
 def near_zero(f: Format, x: Any) -> Any:
@@ -19,8 +19,8 @@ def _erf(f: Format, x: Any) -> Any:
     """A polynomial up to about 1, beyond it 1 - exp(polynomial)."""
     size, one = absolute(x), f.real(1)
     split, last = (0.93, 3.95) if f.mantissa == 23 else (1.0, 5.95)
-    bounded = select(size > f.real(last), f.real(last), size)
-    shifted, _, r = reduce(f, f.polynomial("ERF_FAR", bounded))
+    inner = select(size > f.real(last), f.real(last), size)
+    shifted, _, r = reduce(f, f.polynomial("ERF_FAR", inner))
     p = fma(f.polynomial("EXP", r), r * r, r)
     scale = f.scale(shifted)
     far = one - fma(scale, p, scale)
@@ -48,7 +48,7 @@ def _erfc(f: Format, x: Any) -> Any:
     main, left = quick_sum(one, exact)
     rest = fma(f.polynomial("EXP", r), r * r, low + left)
     value = fma(g, main, fma(g, rest, g_low * main))
-    far = scalb(value, n)
+    far = ldexp(value, n)
     far = select(x < f.real(0), f.real(2) - far, far)
     near = one - near_zero(F64, x)  # f is F64 or SHORT
     return select(absolute(x) < f.real(0.5), near, select(x != x, x, far))

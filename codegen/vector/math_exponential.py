@@ -9,11 +9,11 @@ from typing import Any
 
 from codegen.vector.formats import LOG2_E, Format, bodies, bounded, quick_sum
 from codegen.vector.functions import define_function
-from codegen.vector.primitives import absolute, copysign, fma, scalb, select
+from codegen.vector.primitives import absolute, copysign, fma, ldexp, select
 
 
 def reduce(f: Format, x: Any) -> tuple[Any, Any, Any]:
-    """n of x = n*ln2 + r as `Format.nearest` gives it, the sum and the number, and r."""
+    """Of x = n*ln2 + r: n as the sum whose low bits it is (for `Format.scale`), n as a number, and r."""
     shifted, n = f.nearest(x, LOG2_E)
     return shifted, n, fma(n, f.real(-f.ln2_low), fma(n, f.real(-f.ln2), x))
 
@@ -22,7 +22,7 @@ def power_of_e(f: Format, x: Any, extra: int = 0) -> Any:
     """exp(x) * 2**extra where x is within the bounds of the format, or NaN."""
     _, n, r = reduce(f, x)
     y = fma(f.polynomial("EXP", r), r * r, r) + f.real(1)
-    return scalb(y, n + f.real(extra) if extra else n)
+    return ldexp(y, n + f.real(extra) if extra else n)
 
 
 def _exp(f: Format, x: Any) -> Any:
@@ -34,7 +34,7 @@ def _exp2(f: Format, x: Any) -> Any:
     high, low = f.real(f.bias + 2), f.real(-f.bias - f.mantissa - 4)
     _, n = f.nearest(x := bounded(x, low, high))
     r = x - n
-    return scalb(fma(f.polynomial("EXP2", r), r, f.real(1)), n)
+    return ldexp(fma(f.polynomial("EXP2", r), r, f.real(1)), n)
 
 
 def _expm1(f: Format, x: Any) -> Any:

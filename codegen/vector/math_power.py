@@ -14,7 +14,7 @@ from codegen.vector.primitives import (
     floor,
     fma,
     from_bits,
-    scalb,
+    ldexp,
     select,
     sqrt,
     to_bits,
@@ -73,7 +73,7 @@ def _exp2_of_product(y: Any, log: tuple[Any, Any]) -> Any:
     main, left = two_product(r, p)
     total, rest = quick_sum(f64(1), main)
     rest = rest + fma(error * f64(F64.ln2), total, left)
-    return scalb(total + rest, n)
+    return ldexp(total + rest, n)
 
 
 def _exp2_short(y: Any, log: tuple[Any, Any]) -> Any:
@@ -81,7 +81,7 @@ def _exp2_short(y: Any, log: tuple[Any, Any]) -> Any:
     product = bounded(product, f64(-2000), f64(2000))
     _, n = SHORT.nearest(product)
     r = product - n
-    return scalb(fma(SHORT.polynomial("EXP2", r), r, f64(1)), n)
+    return ldexp(fma(SHORT.polynomial("EXP2", r), r, f64(1)), n)
 
 
 def _pow(f: Format, x: Any, y: Any) -> Any:

@@ -139,7 +139,7 @@ def _popcount(x: Any) -> Any:
     return np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype)
 
 
-def _scalb(x: Any, n: Any) -> Any:
+def _ldexp(x: Any, n: Any) -> Any:
     return np.ldexp(x, n.astype(np.int32))
 
 
@@ -150,7 +150,9 @@ trunc = define("trunc", 1, np.trunc, elements=FLOATS)
 floor = define("floor", 1, np.floor, elements=FLOATS)
 ceil = define("ceil", 1, np.ceil, elements=FLOATS)
 rint = define("rint", 1, np.rint, elements=FLOATS)  # to the nearest integer, ties to even
-scalb = define("scalb", 2, _scalb, elements=FLOATS)  # x * 2**n, rounded once
+# x * 2**n for whole numbers n of at most twice the format's bias. Where x * 2**(n // 2) is denormal,
+# CPUs may differ in the last place.
+ldexp = define("ldexp", 2, _ldexp, elements=FLOATS)
 copysign = define("copysign", 2, np.copysign, elements=FLOATS)
 fmod = define("fmod", 2, np.fmod, elements=NUMBERS)  # the remainder of a quotient cut towards 0
 popcount = define("popcount", 1, _popcount, elements=INTEGERS)

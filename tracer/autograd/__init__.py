@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import typing as _typing
 
 from tracer.autograd import graph as graph
 from tracer.autograd.anomaly import detect_anomaly as detect_anomaly
@@ -17,12 +17,13 @@ from tracer.autograd.engine import grad as grad
 from tracer.autograd.function import Function as Function
 from tracer.autograd.function import once_differentiable as once_differentiable
 from tracer.autograd.variable import Variable as Variable
-from tracer.lazy import lazily
+from tracer.lazy import lazily as _lazily
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from tracer.autograd.finite_differences import gradcheck as gradcheck
     from tracer.autograd.finite_differences import gradgradcheck as gradgradcheck
-
-__getattr__, __dir__ = lazily(
-    __name__, dict.fromkeys(("gradcheck", "gradgradcheck"), "tracer.autograd.finite_differences")
-)
+else:
+    __getattr__, __dir__, __all__ = _lazily(
+        __name__,
+        dict.fromkeys(("gradcheck", "gradgradcheck"), "tracer.autograd.finite_differences"),
+    )

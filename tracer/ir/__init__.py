@@ -5,7 +5,7 @@ Knows the graph and the operators' records. Must not know how graphs are made, t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import typing as _typing
 
 from tracer.ir.literals import INLINE_LIMIT as INLINE_LIMIT
 from tracer.ir.literals import digest as digest
@@ -18,9 +18,9 @@ from tracer.ir.structure import fingerprint as fingerprint
 from tracer.ir.symbols import bind as bind
 from tracer.ir.symbols import places as places
 from tracer.ir.verifier import verify as verify
-from tracer.lazy import lazily
+from tracer.lazy import lazily as _lazily
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from tracer.ir.parser import parse as parse
-
-__getattr__, __dir__ = lazily(__name__, {"parse": "tracer.ir.parser"})
+else:
+    __getattr__, __dir__, __all__ = _lazily(__name__, {"parse": "tracer.ir.parser"})

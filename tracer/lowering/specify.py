@@ -102,6 +102,7 @@ class Specifier:
         stages: list[Stage] = []
         self._scratch: dict[Value, Access] = {}
         self._kept_in: dict[Value, int] = {}
+        self._needed_by: dict[int, dict[Step, None]] = {}  # what is kept decides it
         self._plan_scratch()
         for number in range(self._passes + 1):
             row = self._row_stage(number)
@@ -130,8 +131,14 @@ class Specifier:
                     self._pass_of.setdefault(step, depth)
         self._step_of = {s.output: s for s in self.group.steps if s.output is not None}
 
-    def _needed(self, number: int) -> list[Step]:
+    def _needed(self, number: int) -> dict[Step, None]:
         """Inner-level steps whose values pass `number` uses, in order."""
+        known = self._needed_by.get(number)
+        if known is None:
+            known = self._needed_by[number] = dict.fromkeys(self._find_needed(number))
+        return known
+
+    def _find_needed(self, number: int) -> list[Step]:
         roots: list[Value] = []
         for step, when in self._pass_of.items():
             if when == number:
@@ -180,6 +187,7 @@ class Specifier:
             if self.iteration.level(self._step_of[v].result) == "inner"
             and access.buffer.kind != "input"
             and not self._is_read(access)
+            and self._is_contiguous(access)
         ]
         if not free:
             return
@@ -188,6 +196,10 @@ class Specifier:
                 for result in free:
                     if self._lend(result, v):
                         break
+
+    def _is_contiguous(self, access: Access) -> bool:
+        """Whether neighbours of the loop are neighbours in memory; else reading back costs more than most computing does."""
+        return dict(zip(*self.iteration.index(access), strict=True)).get("r") == 1
 
     def _recomputed(self, effort: Effort) -> list[Value]:
         """Values of this effort that a pass after their own needs, in the order of these passes."""
@@ -214,6 +226,7 @@ class Specifier:
             return False
         access = self.accesses.stores[result]
         self._scratch[v], self._kept_in[v] = access, uses[0]
+        self._needed_by = {}
         kept = sorted(
             (w for w, place in self._scratch.items() if place is access),
             key=self._kept_in.__getitem__,
@@ -228,6 +241,7 @@ class Specifier:
             access.role = "inout"
             return True
         del self._scratch[v], self._kept_in[v]
+        self._needed_by = {}
         return False
 
     def _row_stage(self, number: int) -> list[Statement]:
@@ -255,10 +269,10 @@ class Specifier:
         late: list[Statement] = []
         loaded: set[str] = set()
         self.statements.begin_loop()
-        needed = self._needed(number)
         # What lies in a result's memory is read before the result is written there.
-        needed.sort(
-            key=lambda s: not (s.output in self._scratch and self._is_read_back(s.output, number))
+        needed = sorted(
+            self._needed(number),
+            key=lambda s: not (s.output in self._scratch and self._is_read_back(s.output, number)),
         )
         for step in needed:
             v = step.output

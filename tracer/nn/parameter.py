@@ -1,0 +1,5 @@
+"""`Parameter` under PyTorch's name of its module."""
+
+from __future__ import annotations
+
+from tracer.parameter import Parameter as Parameter
