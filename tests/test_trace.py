@@ -54,6 +54,40 @@ def test_a_traced_training_step_equals_the_eager_one() -> None:
     assert step.timings().traces == 1
 
 
+def test_modules_are_traced_as_functions_are() -> None:
+    """Their attributes are none of the traced function's; what a plain function carries goes along."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
+    traced = trace(model)
+    x = array(2, 3)
+    tracer.manual_seed(3)
+    found = traced(x)
+    tracer.manual_seed(3)
+    np.testing.assert_array_equal(found.detach(), model(x).detach())
+    model.eval()
+    np.testing.assert_array_equal(traced(x).detach(), model(x).detach())
+    assert traced.ir().outputs and traced.__doc__ == nn.Sequential.__doc__
+
+    def marked(x):
+        return x + 1
+
+    marked.mark = 7
+    assert trace(marked).mark == 7
+
+
+def test_signatures_tell_modes_apart() -> None:
+    traced = trace(lambda x: x * 2)
+    x = array(3)
+    for mode in (tracer.enable_grad, tracer.no_grad, tracer.inference_mode):
+        with mode():
+            traced(x)
+    plain = "(float32[3])"
+    assert sorted(traced.signatures()) == [
+        plain,
+        f"{plain} in inference mode",
+        f"{plain} in no_grad mode",
+    ]
+
+
 def test_the_only_signature_is_shown_without_its_arguments() -> None:
     @trace
     def scaled(x, factor=2):
@@ -76,6 +110,9 @@ def test_the_only_signature_is_shown_without_its_arguments() -> None:
         scaled.kernels()
     assert all(signature in str(raised.value) for signature in scaled.signatures())
     assert trace(lambda x=2: tracer.full((3,), x)).ir().outputs  # all that it needs
+    optional = trace(lambda x=None, *more: tracer.exp(x))
+    optional(x)
+    assert optional.ir() == optional.ir(x) and len(optional.signatures()) == 1
 
 
 def test_parameters_keep_their_identity_and_memory() -> None:

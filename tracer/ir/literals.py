@@ -7,7 +7,6 @@ Knows how each kind of attribute is written, down to the bits of a NaN. Reading 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import struct
 from base64 import b64encode
@@ -31,6 +30,8 @@ FormatArray = Callable[[ArrayData], str]
 
 def quoted(text: str) -> str:
     """The text in quotes, in ASCII on one line, with JSON's escapes."""
+    import json  # 2 ms of a first import
+
     return json.dumps(text)
 
 

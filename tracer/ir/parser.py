@@ -18,9 +18,7 @@ from ops.operator import ArrayData, Attributes, Operator, find
 from ops.types import Type
 from tracer.graph import NOWHERE, Graph, Node, Origin, Value
 from tracer.ir.reader import Constants, Reader
-
-# Blocks in blocks; programs nest a handful.
-MAXIMUM_NESTING = 64
+from tracer.ir.verifier import MAXIMUM_NESTING, arity_problem
 
 
 @dataclass(slots=True)
@@ -278,15 +276,6 @@ class _Parser:
     def _end(self, reader: Reader) -> None:
         if not reader.at_end():
             reader.fail("expected the end of the line")
-
-
-def arity_problem(op: Operator, count: int) -> str:
-    """What is wrong with a number of operands, or nothing."""
-    least = len(op.inputs) - op.optional - op.variadic
-    if count >= least and (op.variadic or count <= len(op.inputs)):
-        return ""
-    listed = ", ".join(op.inputs)
-    return f"{op.name} takes {f'the operands ({listed})' if listed else 'no operands'}, got {count}"
 
 
 def _fail(node: _Pending, message: str) -> NoReturn:

@@ -8,11 +8,12 @@ text.
 from __future__ import annotations
 
 from ops.errors import TracerError, VerifyError
-from ops.operator import find
+from ops.operator import Operator, find
 from tracer.graph import Graph, Node, Value
 from tracer.ir.literals import attribute_text
-from tracer.ir.parser import MAXIMUM_NESTING, arity_problem
 from tracer.ir.printer import line, lines, names
+
+MAXIMUM_NESTING = 64  # of blocks in blocks; programs nest a handful
 
 
 def verify(graph: Graph) -> None:
@@ -87,3 +88,12 @@ def _attribute_problem(node: Node) -> str:
 def _where(node: Node, graph: Graph, root: Graph) -> str:
     number = next((k for k, (_, n) in enumerate(lines(root), 1) if n is node), 0)
     return f"  line {number}: {line(node, names(graph))}"
+
+
+def arity_problem(op: Operator, count: int) -> str:
+    """What is wrong with a number of operands, or nothing."""
+    least = len(op.inputs) - op.optional - op.variadic
+    if count >= least and (op.variadic or count <= len(op.inputs)):
+        return ""
+    listed = ", ".join(op.inputs)
+    return f"{op.name} takes {f'the operands ({listed})' if listed else 'no operands'}, got {count}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from tracer.modes import Untracked
 from tracer.tracing.entry import Entry
 from tracer.tracing.questions import Question
 from tracer.tracing.signature import Leaf
@@ -23,8 +24,13 @@ class Paths(Sequence[Entry]):
     `retraces`: how often the function was traced again because no known path had the outcomes.
     """
 
-    def __init__(self, signature: Sequence[Leaf]) -> None:
-        self.signature = f"({', '.join(map(str, signature))})"
+    def __init__(self, signature: Sequence[Leaf], grad_enabled: bool | Untracked) -> None:
+        mode = (
+            ""
+            if grad_enabled
+            else f" in {'no_grad' if grad_enabled is False else grad_enabled} mode"
+        )
+        self.signature = f"({', '.join(map(str, signature))}){mode}"
         self._entries: tuple[Entry, ...] = ()
         self.reruns = self.retraces = 0
 

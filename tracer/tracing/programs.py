@@ -83,7 +83,7 @@ class Programs:
             reason = f"{known[-1]} was {known[-1].answer!r:.60}"
         reason = reason or self._other_arguments(entry.signature)
         is_path = bool(known) and entry.key in self.by_signature
-        paths = self.by_signature.setdefault(entry.key, Paths(entry.signature))
+        paths = self.by_signature.setdefault(entry.key, Paths(entry.signature, entry.key[2]))
         paths.put_first(entry)
         paths.retraces += is_path
         dropped = paths.drop_beyond(self.max_paths)

@@ -7,6 +7,7 @@ import inspect
 import logging
 import sys
 import time
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -74,7 +75,11 @@ class TracedFunction(Generic[P, R]):
                     f"static_argnames names {sorted(unknown)}, but {self._name} takes {list(self._parameters)}"
                 )
             )
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
+        if isinstance(
+            function, types.FunctionType
+        ):  # not a module: its attributes are no names of ours
+            self.__dict__.update(function.__dict__ | self.__dict__)
 
     # ---- calling
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -296,8 +301,8 @@ class TracedFunction(Generic[P, R]):
     def ir(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph of a call with these arguments; `print` shows it. Traces if need be, and runs what decides the path only.
 
-        What Python asked for comes last among its outputs. Without arguments, where the function needs some: of the one
-        signature that has been called; `ArgumentError` if there is none or more than one.
+        What Python asked for comes last among its outputs. Without arguments: of the one signature that has been called. If
+        there is none or more than one, of a call without arguments; `ArgumentError` if the function needs some.
         """
         return self._shown("ir", args, kwargs).graph
 
@@ -319,13 +324,13 @@ class TracedFunction(Generic[P, R]):
         return self._shown("plan", args, kwargs).executable.plan()
 
     def _shown(self, asked: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
-        """The program of a call; without the arguments that the function needs, of the only signature."""
-        if args or kwargs or not self._needs_arguments():
-            return self._find(args, kwargs, counted=False)[0]
-        known = list(self._programs)
+        """The program of a call; of the only signature if nothing is given."""
+        known = [] if args or kwargs else list(self._programs)
         if len(known) == 1:
             last: Entry = known[0][0]
             return last
+        if args or kwargs or not self._needs_arguments():
+            return self._find(args, kwargs, counted=False)[0]
         example = ", ".join(self._parameters)
         which = f"say which call, as in {asked}({example})"
         if not known:
