@@ -809,6 +809,56 @@ def test_tensors_arrays_and_containers_of_classes_are_state() -> None:
     agree(program)
 
 
+def test_functions_and_callable_objects_that_are_replaced() -> None:
+    class Power:
+        def __init__(self, exponent: float) -> None:
+            self.exponent = exponent
+
+        def __call__(self, x: Any) -> Any:
+            return x**self.exponent
+
+    class Root:
+        exponent = 2.0
+
+        def __call__(self, x: Any) -> Any:
+            return abs(x) ** (1 / self.exponent)
+
+    def program(decorate: Any) -> Any:
+        chosen: Any = types.SimpleNamespace(
+            function=tracer.tanh, table={"f": np.exp}, layer=nn.Linear(3, 3)
+        )
+        chosen.call, activation = Power(2.0), tracer.relu
+        with tracer.no_grad():
+            chosen.layer.weight.fill_(0.5)
+            chosen.layer.bias.fill_(0.25)
+
+        @decorate
+        def function(x: Any) -> Any:
+            y = chosen.call(activation(chosen.function(x)))
+            return chosen.table["f"](chosen.layer(y).detach())
+
+        x = tensor(2, 3)
+        seen = [function(x)]
+        chosen.function = tracer.sin
+        seen.append(function(x))
+        activation = abs
+        seen.append(function(x))
+        chosen.table["f"] = np.cos
+        seen.append(function(x))
+        chosen.call = Power(3.0)
+        seen.append(function(x))
+        chosen.call = Root()
+        seen.append(function(x))
+        chosen.function = functools.partial(tracer.multiply, 3.0)
+        seen.append(function(x))
+        chosen.layer.forward = lambda y: y * 7
+        seen.append(function(x))
+        del chosen.layer.forward
+        return [*seen, function(x)]
+
+    agree(program)
+
+
 def test_state_that_is_another_tensor_after_each_call_is_one_program() -> None:
     def program(decorate: Any) -> Any:
         class Holder:

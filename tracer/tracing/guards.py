@@ -19,7 +19,7 @@ from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.arrays import is_small, lenders
 from tracer.tracing.containers import contents_of
-from tracer.tracing.reads import SCALARS, Found, is_changeable, is_plain, reads
+from tracer.tracing.reads import SCALARS, Found, is_changeable, is_plain, is_users_object, reads
 from tracer.tracing.recorded import Recorded
 
 Guard = Callable[[Any, Sequence[Any]], str | None]
@@ -129,6 +129,11 @@ def build_guard(
         elif isinstance(found.value, np.ndarray):
             if id(found.value) not in read and is_small(found.value):
                 content(found)
+        elif is_users_object(found.value):  # whose attributes are followed by themselves
+            kind = constant(type(found.value))
+            lines.append(
+                f"if {found.expression}.__class__ is not {kind}: return {f'{found.name} was of another class'!r}"
+            )
         elif not is_changeable(found.value):
             same(found.expression, found.value, f"{found.name} was another function")
     for module in recorded.modules:
@@ -136,6 +141,9 @@ def build_guard(
         if path is not None:
             same(path.expression, module, f"{path.name or 'the module'} was another module")
         name = constant(module.__dict__)
+        same(
+            f"{name}.get('forward')", module.__dict__.get("forward"), "forward was another function"
+        )
         for key, value in module.__dict__.items():
             if isinstance(value, SCALARS):
                 equal(

@@ -61,6 +61,7 @@ class Found:
     owner: Found | None = None  # of a method: where its object was found
     content: bool = False  # of a container: its elements are read
     written: bool = False  # a place that is assigned to; `value` means nothing
+    fixed: bool = False  # what an installed module has, which nobody replaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def reads(
                 items = (found,) if told_only else (found, *_arrays_in(found))
                 for item in items:
                     key = item.expression, item.content, item.written
-                    matters = told_only or _matters(item.value)
+                    matters = told_only or _matters(item)
                     if matters and item.expression and key not in told:
                         told.add(key)
                         yield item
@@ -125,7 +126,8 @@ def is_generator(value: Any) -> bool:
     return isinstance(value, (np.random.Generator, np.random.RandomState))
 
 
-def _matters(value: Any) -> bool:
+def _matters(found: Found) -> bool:
+    value = found.value
     return (
         is_plain(value)
         or isinstance(value, (np.ndarray, Tensor, Iterator))
@@ -133,6 +135,9 @@ def _matters(value: Any) -> bool:
         or _is_users_function(value)
         or _is_custom(value)
         or is_changeable(value)
+        or (
+            callable(value) and not found.fixed and "_modules" not in getattr(value, "__dict__", ())
+        )
     )
 
 
@@ -161,6 +166,12 @@ def is_plain(value: Any) -> bool:
 def same(x: Any, y: Any) -> bool:
     """Whether plain values are equal: 1, True and 1.0 are three."""
     return x is y or (type(x) is type(y) and repr(x) == repr(y))
+
+
+def is_users_object(value: Any) -> bool:
+    """Whether it is an instance of a class that calls a function of the user's when it is called."""
+    call = inspect.getattr_static(type(value), "__call__", None)
+    return isinstance(call, types.FunctionType) and _is_users_function(call)
 
 
 def _is_users_function(value: Any) -> bool:
@@ -383,7 +394,8 @@ def _attribute(owner: Found, name: str) -> Found | None:
         return None
     own = getattr(value, "__dict__", None)
     if isinstance(own, dict) and name in own:
-        return Found(own[name], f"{owner.expression}.__dict__[{name!r}]", shown)
+        fixed = isinstance(value, types.ModuleType) and not _is_users(str(own.get("__file__", "")))
+        return Found(own[name], f"{owner.expression}.__dict__[{name!r}]", shown, fixed=fixed)
     if isinstance(own, dict) and isinstance(own.get("_modules"), dict) and name in own["_modules"]:
         return Found(
             own["_modules"][name], f"{owner.expression}.__dict__['_modules'][{name!r}]", shown
