@@ -156,6 +156,24 @@ def test_names_are_for_all_inputs_or_for_those_that_are_no_part_of_the_model() -
             export(layer, X, **{option: "x"})
 
 
+class Scaled(nn.Module):
+    """Tensors and arrays that are no parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.shift = np.ones(4, np.float32), tracer.ones(4)
+        self.register_buffer("kept", tracer.ones(4))
+
+    def forward(self, x: Any) -> Any:
+        return x * self.scale + self.shift + self.kept * KEEP.astype(np.float32)
+
+
+def test_what_a_module_reads_has_its_name() -> None:
+    model = export(nn.Sequential(Scaled()), (X,))
+    names = [i.name for i in model.graph.initializer]
+    assert names[:3] == ["0.kept", "0.scale", "0.shift"]
+
+
 def test_a_dict_at_the_end_is_keywords_unless_only_an_argument_fits() -> None:
     for args in (({"x": X, "y": X},), {"x": X, "y": X}, ({"batch": {"x": X, "y": X}},)):
         model = export(both, args)

@@ -48,7 +48,7 @@ def module_graph(
     module.eval()
     try:
         with no_grad():
-            recorded, names, _ = _record(
+            recorded, names, paths = _record(
                 module,
                 type(module).__name__,
                 values,
@@ -78,8 +78,12 @@ def module_graph(
     for number, capture in enumerate(recorded.captures):
         if id(capture.object) not in seen:
             inputs.append(capture.value)
-            input_names.append(f"captured{number}")
-            initial[input_names[-1]] = np.asarray(capture.object)
+            place = paths.get(id(capture.object))
+            name = place.name if place and place.name else f"captured{number}"
+            while name in initial:
+                name += "_"
+            input_names.append(name)
+            initial[name] = np.asarray(capture.object)
     return _finish(recorded, inputs, input_names, names, initial)
 
 
