@@ -156,6 +156,16 @@ def test_names_are_for_all_inputs_or_for_those_that_are_no_part_of_the_model() -
             export(layer, X, **{option: "x"})
 
 
+def test_arguments_of_any_number_have_names() -> None:
+    def combined(first: Any, *others: Any, **named: Any) -> Any:
+        return first + others[0] * others[1] + named["last"]
+
+    for dynamic in ({"others": [{0: "n"}] * 2, "last": None}, (None, {0: "n"}, {0: "n"}, None)):
+        model = export(combined, (X[:1], X, X, {"last": X[0]}), dynamic_shapes=dynamic)
+        assert list(sizes(model.graph.input)) == ["first", "others.0", "others.1", "last"]
+        assert sizes(model.graph.output) == {"output": ["n", 4]}
+
+
 class Scaled(nn.Module):
     """Tensors and arrays that are no parameters."""
 

@@ -54,7 +54,7 @@ def module_graph(
                 values,
                 keywords,
                 dynamic_shapes,
-                _parameters(module.forward),
+                _parameters(module.forward, len(values)),
                 aliases,
             )
     finally:
@@ -104,7 +104,7 @@ def function_graph(
         values,
         keywords,
         dynamic_shapes,
-        traced._parameters,
+        _parameters(traced._function, len(values)),
         aliases,
     )
     order: dict[int, int] = {}
@@ -232,11 +232,15 @@ def _takes(function: Any, values: tuple[Any, ...], keywords: dict[str, Any]) -> 
     return True
 
 
-def _parameters(function: Any) -> tuple[str, ...]:
+def _parameters(function: Any, count: int) -> tuple[str, ...]:
+    """The names of so many positional arguments; those of `*xs` are xs.0, xs.1 ..."""
     try:
-        return tuple(inspect.signature(function).parameters)
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return ()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    return (*names, *(f"{name}.{k}" for name in rest for k in range(count - len(names))))
 
 
 def _record(
