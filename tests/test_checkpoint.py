@@ -367,6 +367,20 @@ def test_a_run_that_does_not_fit_changes_nothing(tmp_path: Path, other, error, t
     assert everything(model, optimizer) == before
 
 
+def test_what_is_no_model_or_optimiser_is_refused(tmp_path: Path) -> None:
+    model, file = nn.Linear(2, 2), tmp_path / "run.safetensors"
+    wrong: tuple[tuple[Any, str], ...] = (
+        ((model.state_dict(),), "the model is a Module, got dict"),
+        ((model, model), "the optimiser is one of tracer.optim, or None, got Linear"),
+        ((model, None, 7), "the generator is a tracer.Generator, or None, got int"),
+    )
+    for arguments, text in wrong:
+        for function in (tracer.save_checkpoint, tracer.load_checkpoint):
+            with pytest.raises(tracer.ArgumentError, match=text):
+                function(file, *arguments)
+    assert not file.exists()
+
+
 def test_what_json_does_not_hold_is_refused(tmp_path: Path) -> None:
     model, optimizer, _ = run_of()
     for extra in ({"a": np.ones(2)}, {"a": {1, 2}}, {(1, 2): 3}):

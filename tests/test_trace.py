@@ -308,6 +308,20 @@ def test_numpy_on_outside_data_in_a_trace_is_an_error_with_the_line() -> None:
         f(np.ones(1, np.float32))
 
 
+def test_the_nodes_of_a_gradient_are_marked() -> None:
+    """Sums of what several backwards give too; each has the scope and line of forward code."""
+
+    def cube(x):
+        return (x * x * x).sum()
+
+    graph = trace(tracer.grad(cube)).ir(np.ones(3, np.float32))
+    sums = [node for node in graph.nodes if node.op.name == "Add"]
+    line = cube.__code__.co_firstlineno + 1
+    assert len(sums) == 2
+    for node in sums:
+        assert node.origin.gradient and node.origin.source.endswith(f"test_trace.py:{line}")
+
+
 def test_a_leaked_tensor_is_an_error() -> None:
     leaked = types.SimpleNamespace()
 

@@ -73,6 +73,7 @@ def save_checkpoint(
     if extra is not None and not isinstance(extra, Mapping):
         raise ArgumentError(f"extra is a dict of what JSON holds, got {extra!r:.60}")
     header: dict[str, Any] = {"extra": dict(extra or {})}
+    _check(model, optimizer, generator)
     tensors: dict[str, Any] = {f"model.{n}": t for n, t in model.state_dict().items()}
     if optimizer is not None:
         state = optimizer.state_dict()
@@ -86,6 +87,23 @@ def save_checkpoint(
     except (TypeError, ValueError, RecursionError) as error:
         raise ArgumentError(f"extra and options must be what JSON holds: {error}") from None
     save_file(tensors, path, {"format": _FORMAT, "run": text})
+
+
+def _check(model: Any, optimizer: Any, generator: Any) -> None:
+    """Raise `ArgumentError` unless these are what they are called."""
+    from tracer.nn import Module
+    from tracer.optim import Optimizer
+
+    wanted = (
+        (model, Module, "the model is a Module"),
+        (optimizer, Optimizer | None, "the optimiser is one of tracer.optim, or None"),
+        (generator, Generator | None, "the generator is a tracer.Generator, or None"),
+    )
+    for given, kind, text in wanted:
+        if not isinstance(given, kind):
+            raise ArgumentError(
+                f"{text}, got {type(given).__name__}; other things that JSON holds go into extra"
+            )
 
 
 @public
@@ -103,6 +121,7 @@ def load_checkpoint(
     `ShapeError` or `DTypeError` when it does not fit the model or the optimiser.
     """
     outside_traces("a checkpoint is loaded")
+    _check(model, optimizer, generator)
     name = os.fspath(path)
     arrays, metadata = read_file(path)
     if metadata.get("format") != _FORMAT:

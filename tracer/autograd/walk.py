@@ -106,10 +106,10 @@ class Walk:
     def _is_end(self, key: tuple[int, int]) -> bool:
         return self.ends is not None and key in self.ends
 
-    def _give(self, edge: Any, cotangent: Tensor | None) -> None:
-        """A cotangent for a leaf or a node's result; None for one that turned out to be zero."""
+    def _give(self, edge: Any, cotangent: Tensor | None, giver: Node | None = None) -> None:
+        """A cotangent for a leaf or a node's result; None for one that turned out to be zero. `giver`: whose backward gave it."""
         if type(edge) is not tuple:
-            self._give_leaf(edge, cotangent)
+            self._give_leaf(edge, cotangent, giver)
             return
         if cotangent is None:
             return
@@ -124,9 +124,9 @@ class Walk:
             slots = self._pending[node] = [None] * len(node.types)
             heapq.heappush(self._heap, (-node.sequence, id(node), node))
         old = slots[number]
-        slots[number] = cotangent if old is None else BUILDER.op("Add", old, cotangent)
+        slots[number] = cotangent if old is None else _sum(old, cotangent, giver)
 
-    def _give_leaf(self, leaf: Tensor, cotangent: Tensor | None) -> None:
+    def _give_leaf(self, leaf: Tensor, cotangent: Tensor | None, giver: Node | None) -> None:
         left = self._awaited.get(id(leaf))
         if left is None:
             return  # not wanted
@@ -134,7 +134,7 @@ class Walk:
         known = self._leaves.get(id(leaf))
         total = known[1] if known is not None else None
         if cotangent is not None:
-            total = cotangent if total is None else BUILDER.op("Add", total, cotangent)
+            total = cotangent if total is None else _sum(total, cotangent, giver)
         if left > 1:
             self._leaves[id(leaf)] = leaf, total
             return
@@ -205,7 +205,14 @@ class Walk:
             found = hooks.run_after(node.hooks.after, found, types, gradients)
         for edge, dx in zip(node.edges, found, strict=True):
             if edge is not None:
-                self._give(edge, dx)
+                self._give(edge, dx, node)
+
+
+def _sum(old: Tensor, more: Tensor, giver: Node | None) -> Tensor:
+    """What several backwards give to one place; it is part of the last one's gradient."""
+    with nullcontext() if giver is None else _attributed(giver):
+        total: Tensor = BUILDER.op("Add", old, more)
+    return total
 
 
 def _attributed(node: Node) -> AbstractContextManager[None]:
