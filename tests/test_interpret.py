@@ -80,6 +80,8 @@ def test_symbols_are_found_where_no_axis_is_just_the_symbol() -> None:
         bind(types, [(9, 3), (12,)])
     with pytest.raises(ShapeError, match="axis 0 should have size 12"):
         bind(types, [(9, 7), (13,)])
+    with pytest.raises(ArgumentError, match="2 inputs, got 1 shapes"):
+        bind(types, [(9, 7)])
 
 
 def test_symbols_that_no_shape_determines_must_be_given() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.errors import ParseError
+from ops.errors import ArgumentError, ParseError
 from ops.operator import ArrayData
 from tests.graphs import full_graph, random_graph
 from tracer import ir
@@ -127,6 +127,8 @@ def test_the_side_table_is_not_trusted() -> None:
     for value in (wrong, ArrayData.of(np.zeros(3))):
         with pytest.raises(ParseError, match="another type or other content"):
             ir.parse(text, {**constants, key: value})
+    with pytest.raises(ArgumentError, match="constants is a dict"):
+        ir.parse(text, [wrong])  # type: ignore[arg-type]
     with pytest.raises(ParseError, match="not among"):
         ir.parse(text, {k: v for k, v in constants.items() if k != key})
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ops import table as table
-from ops.errors import ParseError, TracerError
+from ops.errors import ArgumentError, ParseError, TracerError
 from ops.operator import ArrayData, Attributes, Operator, find
 from ops.types import Type
 from tracer.graph import NOWHERE, Graph, Node, Origin, Value
@@ -64,6 +64,10 @@ def parse(
     """
     if not isinstance(text, str):
         raise ParseError(f"the IR is a text, got {type(text).__name__}")
+    if not isinstance(constants, Mapping | None):
+        raise ArgumentError(
+            f"constants is a dict such as tracer.ir.constants(graph) gives, got {constants!r:.60}"
+        )
     given = {
         key: value if isinstance(value, ArrayData) else ArrayData.of(np.asarray(value))
         for key, value in (constants or {}).items()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ops import dims
 from ops.dims import Dim
-from ops.errors import ShapeError
+from ops.errors import ArgumentError, ShapeError
 from ops.types import Type, short
 
 
@@ -79,11 +79,13 @@ def bind(
 ) -> dict[str, int]:
     """The values of all symbols that make the types' shapes equal to the given ones.
 
-    Raises `ShapeError` if a shape does not fit; `names` say which input it was.
+    Raises `ShapeError` if a shape does not fit, `ArgumentError` for another number of shapes; `names` say which input it was.
     """
     listed = [n or f"input {k}" for k, n in enumerate(names)] or [
         f"input {k}" for k in range(len(types))
     ]
+    if len(shapes) != len(types):
+        raise ArgumentError(f"there are {len(types)} inputs, got {len(shapes)} shapes")
     for name, type_, shape in zip(listed, types, shapes, strict=True):
         if len(shape) != type_.rank:
             raise ShapeError(
