@@ -225,6 +225,7 @@ def test_numbers_made_of_symbolic_sizes_are_refused(
         lambda x: tracer.tensor([x.shape[0], 2]),
         lambda x: x * (np.int64(3) * x.shape[0] // np.int64(2)),
         lambda x: x * int(f"{x.ndim:2d}") if f"{x.shape[0]:>3d}" else x,
+        lambda x: (x[x.shape[0] - 1], x[-x.shape[0], 1:]),
         lambda x: tracer.split(x, [1], axis=0),
         lambda x: tracer.split(x, [2, -1, 1, 9], axis=0),
         lambda x: tracer.split(x, [-9], axis=1),
