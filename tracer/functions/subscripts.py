@@ -132,8 +132,6 @@ def _plain(part: Any) -> Any:
         )
     if isinstance(part, int | np.integer):
         return int(part)
-    if isinstance(part, Dim):  # the number is known when the program runs
-        return as_indices(part)
     if isinstance(part, list | tuple | np.ndarray | Tensor):
         indices = as_tensor(part)
         if isinstance(part, list | tuple) and not indices.type.size:
