@@ -12,7 +12,7 @@ import numpy as np
 
 from ops.compute import Composite
 from ops.errors import TracerError
-from ops.operator import Application, Attributes, Derived, Operator, RuleBuilder, lookup
+from ops.operator import TABLE, Application, Attributes, Derived, Operator, RuleBuilder, lookup
 from ops.types import Type, is_floating
 from tracer.config import CONFIG
 from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
@@ -68,7 +68,7 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
     if recorder is not None:
         outputs = recorder.apply(op, inputs, normal)
     else:
-        types = op.infer([x.type for x in inputs], normal)
+        types = _types(op, inputs, normal)
         if _by_kernel(op, types):
             outputs = run_kernel(op, inputs, normal)
         else:
@@ -92,6 +92,24 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
 
         attach(op, inputs, normal, outputs, needs)
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+_TYPES: dict[tuple[str, tuple[Type, ...]], tuple[Type, ...]] = {}
+
+
+def _types(op: Operator, inputs: tuple[Tensor, ...], attrs: Attributes) -> tuple[Type, ...]:
+    """The types of an eager operation's results. Kept where nothing but the operands' types decides: to find them takes longer
+    than a small sum."""
+    types = tuple([x.type for x in inputs])
+    if attrs or op.name not in TABLE:  # a user's operator is not kept alive
+        return op.infer(types, attrs)
+    key = op.name, types
+    found = _TYPES.get(key)
+    if found is None:
+        if len(_TYPES) > _MOST_TYPES:
+            _TYPES.clear()
+        found = _TYPES[key] = op.infer(types, attrs)
+    return found
 
 
 def _run_here(
@@ -178,6 +196,7 @@ def _own(result: Any, operands: list[np.ndarray[Any, Any]]) -> Any:
 
 
 _KERNELS: dict[Any, Any] = {}
+_MOST_TYPES = 4096
 _FEW = (
     1 << 16
 )  # random elements that NumPy draws sooner than a kernel is loaded; the bits are the same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ def prepare(*operands: Any, floating: bool = False) -> list[Tensor]:
     Raises `DTypeError` for elements that are no numbers and for Python integers that do not
     fit, `ArgumentError` for what is no operand at all.
     """
+    if _agree(operands, floating):
+        return list(operands)
     tensors: list[Any] = []
     types: list[Type] = []
     for x in operands:
@@ -57,6 +60,17 @@ def prepare(*operands: Any, floating: bool = False) -> list[Tensor]:
     if floating and not (weak and is_floating(dtype)):
         dtype, weak = floating_type(*types), False
     return [_bring(x, dtype, weak) for x in tensors]
+
+
+def _agree(operands: Sequence[Any], floating: bool) -> bool:
+    """Whether operands have one element type already, as they nearly always do."""
+    first = operands[0]
+    if not isinstance(first, Tensor):
+        return False
+    dtype = first.type.dtype
+    return not (floating and not is_floating(dtype)) and all(
+        [isinstance(x, Tensor) and x.type.dtype == dtype and not x.type.weak for x in operands]
+    )
 
 
 def _bring(x: Any, dtype: str, weak: bool) -> Tensor:
