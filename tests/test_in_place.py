@@ -430,3 +430,46 @@ def test_the_diagonal_is_filled_in_place(way: Way) -> None:
     np.fill_diagonal(wanted, 7.0)
     equal(y, wanted)
     equal(a.grad, 2 * (1 - np.eye(3, 4)))
+
+
+# ---- parts picked by an index that a trace does not know -----------------------------------------
+
+
+def shifted(x: Any, i: Any) -> Any:
+    y = x * 1
+    for k in range(2):
+        y[i] += k + 1
+        y[i, 0] -= 1
+    kept, sliced = y[i].clone(), y[i][1:] * 2
+    y[:, i] = 0
+    return y, kept, sliced, y[i]
+
+
+def test_parts_that_are_assigned_or_read_are_the_same_in_a_trace() -> None:
+    for i in (tracer.tensor(1), np.int64(2)):
+        for found, wanted in zip(trace(shifted)(A, i), shifted(tracer.tensor(A), i), strict=True):
+            equal(found, wanted.numpy())
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda y, i: y[i].add_(1), "is changed in place"),
+        (lambda y, i: y[i][1:].zero_(), "is changed in place"),
+        (lambda y, i: y[:, i].mul_(2), "is changed in place"),
+        (lambda y, i: (y[i], y.add_(1)), "is used after x was changed"),
+        (lambda y, i: (y[1:][i], y[0].add_(1)), "is used after x was changed"),
+    ],
+)
+def test_what_would_show_that_a_part_is_a_copy_is_an_error(
+    change: Callable[[Any, Any], Any], text: str
+) -> None:
+    def function(x: Any, i: Any) -> Any:
+        y = x * 1
+        return change(y, i), y
+
+    function(tracer.tensor(A), tracer.tensor(1))
+    with pytest.raises(
+        tracer.TraceError, match=rf"picked, as in x\[i\] .*test_in_place\.py:\d+.*{text}.*clone\(\)"
+    ):
+        trace(function)(A, tracer.tensor(1))

@@ -25,6 +25,7 @@ from tracer.calls import Site
 from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.kept import ABSENT, Before, leaves_of
 from tracer.modes import MODES
+from tracer.picked import PickedParts
 from tracer.source import here
 from tracer.standings import Standings
 from tracer.tensor import Tensor
@@ -99,6 +100,7 @@ class Recorder:
         self.captures: dict[int, Capture] = {}
         self.scalars: dict[tuple[int, Any], ScalarCapture] = {}
         self.standings = Standings(self)
+        self.parts = PickedParts(self.standings)
         self.arguments: dict[
             int, tuple[int, Tensor]
         ] = {}  # by placeholder: the leaf's number, the Tensor that was passed
@@ -165,6 +167,7 @@ class Recorder:
     def value_of(self, tensor: Tensor) -> Value:
         """The current value of a Tensor, outside ones captured at first sight."""
         if tensor._recorder is self and tensor._value is not None:
+            self.parts.read(tensor)
             if tensor._view is not None:
                 refresh(tensor)
             return tensor._value

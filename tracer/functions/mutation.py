@@ -56,6 +56,8 @@ def require_changeable(x: Tensor, operands: Sequence[Any] = ()) -> bool:
 
     Raises `GradError` where a change would spoil gradients, and `ArgumentError` where x cannot be written to.
     """
+    if MODES.recorder is not None:
+        MODES.recorder.parts.change(x)
     if x.type.weak:
         raise ArgumentError("a Python number is not changed in place; make a new one (x = x + y)")
     if x._view is not None or MODES.recorder is not None:

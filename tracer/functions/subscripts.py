@@ -198,8 +198,12 @@ def get_item(x: Tensor, key: Any, size: Size | None = None) -> Tensor:
     question of which a path of the program depends.
     """
     items = items_of(x, key, size)
-    if any(isinstance(item.what, Tensor) for item in items):
-        return _gathered(x, items)
+    indices = [item.what for item in items if isinstance(item.what, Tensor)]
+    if indices:
+        part = _gathered(x, items)
+        if MODES.recorder is not None and not any(index.ndim for index in indices):
+            MODES.recorder.parts.add(part, x)  # a view where the indices are known
+        return part
     result, dropped = _sliced(x, items)
     axes = [item for item in items if item.axis is None or item.axis not in dropped]
     new = tuple(k for k, item in enumerate(axes) if item.axis is None)

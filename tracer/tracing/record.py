@@ -99,6 +99,7 @@ def record(
             arrays.check()
             generators.check()
             own_generators.check()
+            recorder.parts.check()
             _refuse_changed_containers(args, kwargs, tree, placeholders, name)
             if recorder.questions is not None and recorder.questions.failure is not None:
                 raise recorder.questions.failure
