@@ -622,11 +622,9 @@ def test_second_gradients_of_a_traced_function_use_backward_again() -> None:
 
 
 def test_values_of_its_inside_that_are_used_elsewhere() -> None:
-    leaked = []
-
     class Leaky(Function):
         @staticmethod
-        def forward(ctx, x):
+        def forward(ctx, x, leaked):
             middle = x * 2
             leaked.append(middle)
             ctx.middle = middle + 1
@@ -634,11 +632,11 @@ def test_values_of_its_inside_that_are_used_elsewhere() -> None:
 
         @staticmethod
         def backward(ctx, dy, d_sign):
-            return dy * ctx.middle
+            return dy * ctx.middle, None
 
     def f(x):
-        leaked.clear()
-        y, sign = Leaky.apply(x)
+        leaked = []
+        y, sign = Leaky.apply(x, leaked)
         return y + leaked[0], sign
 
     traced = trace(f)
