@@ -756,6 +756,102 @@ def test_tuples_lists_and_dicts_of_tensors_that_the_function_puts_somewhere() ->
     agree(methods)
 
 
+def test_objects_that_are_handed_to_helpers_are_followed() -> None:
+    """By position, by keyword, through several functions and methods, under a local name, to a nested function."""
+
+    class Helper:
+        def scaled(self, options: Any, x: Any) -> Any:
+            return scale(x, settings=options)
+
+    def scale(x: Any, *, settings: Any) -> Any:
+        return x * settings.factor * settings.weight
+
+    def update(state: Any, x: Any) -> Any:
+        state.total = state.total + x
+        state.calls += 1
+        return state.total * 1
+
+    def program(decorate: Any) -> Any:
+        config = types.SimpleNamespace(factor=2.0, weight=tensor(3))
+        state = types.SimpleNamespace(total=tracer.zeros(3), calls=0)
+        helper = Helper()
+
+        @decorate
+        def function(x: Any) -> Any:
+            local = config
+
+            def nested(options: Any) -> Any:
+                return x + options.factor
+
+            return helper.scaled(local, x) + update(state, x) + nested(config)
+
+        x, seen = tensor(3, seed=1), []
+        for _ in range(3):
+            seen.append((function(x), state.total, state.calls))
+        config.factor = 3.0
+        seen.append((function(x), state.total, state.calls))
+        config.weight = tensor(3, seed=2)
+        state.total = tracer.zeros(3)
+        seen.append((function(x), state.total, state.calls))
+        return seen
+
+    agree(program)
+
+
+def test_objects_that_the_function_assigns_are_assigned_at_each_call() -> None:
+    """Buffers that change places, another name for a Tensor, views; what is known by two names is looked at under both."""
+
+    def program(decorate: Any) -> Any:
+        def start() -> Any:
+            base = tracer.zeros((2, 3))
+            part = tensor(3)
+            return types.SimpleNamespace(
+                base=base, row=base[0], other=base[1], front=tensor(3), back=tensor(3, seed=1),
+                parts=[part], same=[part], sizes=None, pair=(base[0], base[1]),
+            )  # fmt: skip
+
+        def ping_pong(state: Any, x: Any) -> Any:
+            state.front, state.back = state.back, state.front
+            state.front.add_(x)
+            return state.front - state.back
+
+        def rows(state: Any, x: Any) -> Any:
+            state.row.add_(x)
+            state.row, state.other = state.other, state.row
+            return state.base * 1
+
+        def pair(state: Any, x: Any) -> Any:
+            first, second = state.pair
+            first.add_(x)
+            state.pair = second, first
+            return state.base * 1
+
+        def aliases(state: Any, x: Any) -> Any:
+            state.parts[0].add_(x)
+            state.parts = [state.parts[0] * 1, x]
+            state.sizes = [len(state.parts)]
+            return state.same[0] * 2
+
+        seen: list[Any] = []
+        for step in (ping_pong, rows, pair, aliases):
+            state = start()
+            function = decorate(lambda x, step=step, state=state: step(state, x))
+            for k in range(5):
+                y = function(tensor(3, seed=k))
+                kept = state.front, state.base, state.row, state.parts, state.same, state.sizes
+                seen.append((y, copy.deepcopy([x for x in kept if x is not None])))
+                if state.sizes is not None:
+                    state.sizes.append(9)
+        return seen
+
+    agree(program)
+    config = types.SimpleNamespace(table=tracer.ones(3))
+    sized = trace(lambda x: x * config.table.shape[0])
+    assert sized(tracer.ones(1)).item() == 3
+    config.table = tracer.ones(5)
+    assert sized(tracer.ones(1)).item() == 5
+
+
 def test_tensors_arrays_and_containers_of_classes_are_state() -> None:
     """Read through an instance, a subclass or the class; replaced there, or hidden by the instance's own."""
 

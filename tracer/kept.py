@@ -95,6 +95,23 @@ def refuse_objects(assigned: list[tuple[str, Any]], is_computed: Callable[[Any],
 _CHANGEABLE = (list, dict, OrderedDict, defaultdict, deque, set)
 
 
+class SetAnew:
+    """Puts into a place what a trace has put there; of a list or the like a copy."""
+
+    __slots__ = ("_assign", "_value")
+
+    def __init__(self, assign: Callable[[Any], object], value: Any) -> None:
+        self._assign, self._value = assign, _copied(value)
+
+    def __call__(self) -> None:
+        """The place has it."""
+        self._assign(_copied(self._value))
+
+
+def _copied(value: Any) -> Any:
+    return copy.copy(value) if type(value) in _CHANGEABLE else value
+
+
 class Before:
     """What a place held before a trace; of a list, dict, deque or set the elements too."""
 
@@ -102,7 +119,7 @@ class Before:
 
     def __init__(self, name: str, value: Any) -> None:
         self.name, self.value = name, value
-        self._elements = copy.copy(value) if type(value) in _CHANGEABLE else None
+        self._elements = _copied(value) if type(value) in _CHANGEABLE else None
 
     def put_back(self, is_computed: Callable[[Any], bool]) -> list[tuple[Any, Any, Any]]:
         """Put elements back where a list or dict holds others that a trace has computed: (key, before, now) of each."""

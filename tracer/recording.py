@@ -320,18 +320,20 @@ class Recorder:
         """Whether a value is a Tensor of this trace, or a tuple, list or dict that holds one."""
         return any(isinstance(x, Tensor) and x._recorder is self for x in leaves_of(value))
 
-    def restore_attributes(self, failed: bool = False) -> list[Change]:
-        """Put attributes back that have another plain value now, or Tensors of the trace; when it failed, any."""
+    def restore_attributes(self) -> list[Change]:
+        """Put attributes back that have another value now."""
         changed: list[Change] = []
         for members, name, held in self.attributes.values():
             before, now = held.value, members.get(name, ABSENT)
             if now is before:
                 self.unmoved.append(held)
                 continue
-            plain = _is_plain(now) and not (type(now) is type(before) and repr(now) == repr(before))
-            if not plain and not self.is_computed(now) and not failed:
-                self.objects.append((name, now))
+            if now is ABSENT:
                 continue
+            if _is_plain(now) and type(now) is type(before) and repr(now) == repr(before):
+                continue
+            if not self.is_computed(now):
+                self.objects.append((name, now))
             read = functools.partial(members.get, name)
             changed.append(Change(functools.partial(members.__setitem__, name), read, before, now))
             if before is ABSENT:
@@ -402,14 +404,14 @@ class recording:  # noqa: N801 - a context manager
         MODES.recorder, MODES.scope, MODES.modules = self.recorder, (), ()
         return self.recorder
 
-    def __exit__(self, kind: object = None, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         for handle, _line in self.recorder.hooks:
             handle.remove()
         MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
         MODES.packing = self.packing
         self.recorder.restore()
         self.recorder.standings.restore_flags()
-        self.recorder.restore_attributes(failed=kind is not None)
+        self.recorder.restore_attributes()
 
 
 def scalar(container: Any, key: Any) -> Any:

@@ -98,6 +98,14 @@ def build_guard(
             f"if v is not {name} and (v.__class__ is not {name}.__class__ or {other}): return {what!r}"
         )
 
+    def typed(expression: str, value: Tensor, name: str) -> None:
+        known, flag = constant(value.type), constant(value._requires_grad)
+        lines.append(f"v = {expression}")
+        lines.append(
+            f"if not isinstance(v, Tensor) or v._value is not None or v.type != {known} or v._flag_now() is not {flag}: "
+            f"return {f'the type of {name} changed'!r}"
+        )
+
     def content(found: Found) -> None:
         array = found.value
         kind = f"v.__class__ is not {constant(type(array))} or v.dtype != {constant(array.dtype)}"
@@ -114,8 +122,15 @@ def build_guard(
     starts += [(Found(m, keep(m), type(m).__name__), {}) for m in recorded.modules]
     starts += [(Found(h, keep(h), name_of(h)), {}) for h in (*hooks, *watch.functions())]
     followed = frozenset(map(id, recorded.followed))
+    captures = {id(c.object) for c in recorded.captures}
     for found in reads(starts, keep):
-        if found.written or isinstance(found.value, Tensor):  # captured ones are checked below
+        if found.written or id(found.value) in followed:  # these are checked below
+            continue
+        if isinstance(found.value, Tensor):
+            if id(found.value) in captures or found.value._view is not None:
+                same(found.expression, found.value, f"{found.name} was another object")
+            else:  # only what everybody sees of it can have been used
+                typed(found.expression, found.value, found.name)
             continue
         if found.content:
             contents = contents_of(found.value, followed)
@@ -178,12 +193,7 @@ def build_guard(
             continue
         path = paths.get(id(capture.object))
         if capture.place is not None:
-            wanted, known = constant(capture.object._requires_grad), constant(capture.object.type)
-            lines.append(f"v = {constant(capture.place)}()")
-            lines.append(
-                f"if not isinstance(v, Tensor) or v._value is not None or v.type != {known} or v._flag_now() is not {wanted}: "
-                f"return {f'the type of {path.name} changed' if path else 'the type of state changed'!r}"
-            )
+            typed(f"{constant(capture.place)}()", capture.object, path.name if path else "state")
             continue
         if path is not None:
             same(path.expression, capture.object, f"{path.name} was another object")

@@ -28,6 +28,7 @@ from tracer.tracing.bytecode import assigned_once, operations
 SCALARS = (bool, int, float, complex, str, bytes, np.generic, type(None))
 MOST_FUNCTIONS = 2000
 MOST_ITEMS = 64  # of a tuple that is compared as a whole
+MOST_HANDED = 8  # objects that a function hands to others
 MOST_KEYS = 512  # of a list or dict to whose elements the code may assign
 _INSTALLED = tuple(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib"))
 _KEYED = (dict, list, OrderedDict, defaultdict)
@@ -62,6 +63,7 @@ class Found:
     content: bool = False  # of a container: its elements are read
     written: bool = False  # a place that is assigned to; `value` means nothing
     fixed: bool = False  # what an installed module has, which nobody replaces
+    handed: bool = False  # an object that is used as a whole, as an argument is
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +89,34 @@ def reads(
 
     def enter(item: Found, parameters: Mapping[str, Found]) -> None:
         for function, known in _called(item, keep):
-            code = function.value.__code__
-            key = (
-                code,
-                id(function.value),
-                *(id(f.value) for f in (*known.values(), *parameters.values())),
-            )
-            if key in seen or len(seen) > MOST_FUNCTIONS or not _is_users(code.co_filename):
-                continue
-            seen.add(key)
-            waiting.append(_scope(function, {**parameters, **known}))
+            visit(function, known, parameters)
+
+    def visit(function: Found, known: Mapping[str, Found], parameters: Mapping[str, Found]) -> None:
+        code = function.value.__code__
+        bound = (f"{n} {id(f.value)}" for n, f in (*known.items(), *parameters.items()))
+        key = (code, id(function.value), *bound)
+        if key in seen or len(seen) > MOST_FUNCTIONS or not _is_users(code.co_filename):
+            return
+        seen.add(key)
+        waiting.append(_scope(function, {**parameters, **known}))
+
+    def hand(objects: list[Found], item: Found) -> None:
+        for function, known in _called(item, keep):
+            for name in _parameters(function.value.__code__):
+                if name not in known:
+                    for given in objects:
+                        visit(function, known, {name: given})
 
     for start, parameters in starts:
         enter(start, parameters)
         while waiting:
             scope = waiting.popleft()
+            objects: dict[int, Found] = {}
+            functions: list[Found] = []
             for found in _names(scope):
+                if found.handed:
+                    objects[id(found.value)] = found
+                    continue
                 told_only = found.content or found.written
                 items = (found,) if told_only else (found, *_arrays_in(found))
                 for item in items:
@@ -113,8 +127,20 @@ def reads(
                         yield item
                 if not told_only:
                     enter(found, {})
-            nested = [c for c in scope.code.co_consts if isinstance(c, types.CodeType)]
-            waiting.extend(_Scope(c, scope.globals, scope.known) for c in nested)
+                    if callable(found.value) and not found.fixed:
+                        functions.append(found)
+            given = list(objects.values())[:MOST_HANDED]
+            if given:  # any of these may be what any of the functions gets
+                for found in functions:
+                    hand(given, found)
+            for code in scope.code.co_consts:
+                if isinstance(code, types.CodeType):
+                    waiting.append(_Scope(code, scope.globals, scope.known))
+                    waiting.extend(
+                        _Scope(code, scope.globals, {**scope.known, name: x})
+                        for name in _parameters(code)
+                        for x in given
+                    )
 
 
 def is_generator(value: Any) -> bool:
@@ -166,6 +192,34 @@ def is_plain(value: Any) -> bool:
 def same(x: Any, y: Any) -> bool:
     """Whether plain values are equal: 1, True and 1.0 are three."""
     return x is y or (type(x) is type(y) and repr(x) == repr(y))
+
+
+def _parameters(code: types.CodeType) -> tuple[str, ...]:
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _is_users_instance(value: Any) -> bool:
+    """Whether code may follow its attributes."""
+    if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
+        return False
+    kind: Any = type(value)
+    return _is_users_class(kind)
+
+
+@functools.lru_cache(4096)
+def _is_users_class(kind: Any) -> bool:
+    """Whether it is no class of Python's, of this library or of an installed package; what is made there, as by hand, is."""
+    module = kind.__module__
+    if module in ("builtins", "types", "functools", "collections"):
+        return module == "types" and kind is types.SimpleNamespace
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is None or _is_users(file)
+
+
+def _is_handed(steps: tuple[tuple[str, Any], ...], number: int) -> bool:
+    """Whether code that has come to an object does not go on to its attributes or elements."""
+    following = steps[number + 1][0] if number + 1 < len(steps) else ""
+    return following in ("", "name", "local", "constant")
 
 
 def is_users_object(value: Any) -> bool:
@@ -317,6 +371,8 @@ def _names(scope: _Scope) -> Iterator[Found]:
         container = None
         if current is not None:
             yield current
+            if _is_users_instance(current.value) and _is_handed(following, number):
+                yield replace(current, handed=True)
             if _is_container(current.value) and _reads_content(following[number + 1 : number + 3]):
                 yield replace(current, content=True)
 

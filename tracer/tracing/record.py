@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from tracer.autograd.hooks import refuse_left_over
 from tracer.calls import fold
 from tracer.functions.creation import copied
 from tracer.graph import Graph, Value
-from tracer.kept import At, OneAt, leaves_with_accessors, refuse_grown, refuse_objects
+from tracer.kept import At, OneAt, SetAnew, leaves_with_accessors, refuse_grown, refuse_objects
 from tracer.modes import MODES, Flag, Untracked
 from tracer.recording import Change, Holder, Recorder, recording
 from tracer.standings import Flags
@@ -119,7 +118,7 @@ def record(
             recorded.new_flags = recorder.standings.restore_flags()
             recorded.new_flags += _volatile_since(recorder, recorded, placeholders, signature)
             recorded.assignments = [
-                functools.partial(change.assign, change.now)
+                SetAnew(change.assign, change.now)
                 for change in changed
                 if not recorder.is_computed(change.now)
             ]
@@ -133,7 +132,7 @@ def record(
             return recorded
     finally:
         if not over:
-            places.restore(recorder.is_computed, failed=True)
+            places.restore(recorder.is_computed)
             for place in (*recorder.unmoved, *places.unmoved):
                 place.put_elements_back()
         lists.restore()
@@ -358,6 +357,7 @@ def _follow_places(
         if (
             isinstance(state, Tensor)
             and state._requires_grad is not True
+            and state._view is None  # else its base is what the program reads
             and all(name.startswith(tuple(known)) for name in named.expressions_of(state))
             and all(x is not state for x in used)
         ):

@@ -83,8 +83,8 @@ class Places:
         except _GONE:
             return ABSENT
 
-    def restore(self, is_computed: Callable[[Any], bool], failed: bool = False) -> list[Change]:
-        """Put back what was there, where the trace has left another plain value or what it computes; when it failed, anything."""
+    def restore(self, is_computed: Callable[[Any], bool]) -> list[Change]:
+        """Put back what was there, where the trace has left something else."""
         changed: list[Change] = []
         for place, held in self._before.items():
             before, now = held.value, self._at(place)
@@ -93,11 +93,10 @@ class Places:
                 continue
             if now is ABSENT:
                 continue
-            if not is_computed(now) and not is_plain(now) and not failed:
-                self.objects.append((held.name, now))
-                continue
             if is_plain(now) and same(now, before):
                 continue
+            if not is_computed(now):
+                self.objects.append((held.name, now))
             assign = _Assignment(place, self._scope)
             try:
                 if before is ABSENT:
