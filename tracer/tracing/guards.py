@@ -124,8 +124,8 @@ def build_guard(
     followed = frozenset(map(id, recorded.followed))
     captures = {id(c.object) for c in recorded.captures}
     for found in reads(starts, keep):
-        if found.written or id(found.value) in followed:  # these are checked below
-            continue
+        if found.written or found.cleared or id(found.value) in followed:
+            continue  # the last ones are checked below
         if isinstance(found.value, Tensor):
             if id(found.value) in captures or found.value._view is not None:
                 same(found.expression, found.value, f"{found.name} was another object")

@@ -64,6 +64,7 @@ class Found:
     written: bool = False  # a place that is assigned to; `value` means nothing
     fixed: bool = False  # what an installed module has, which nobody replaces
     handed: bool = False  # an object that is used as a whole, as an argument is
+    cleared: bool = False  # a container that the code empties
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,9 @@ def reads(
             for found in _names(scope):
                 if found.handed:
                     objects[id(found.value)] = found
+                    continue
+                if found.cleared:
+                    yield found
                     continue
                 told_only = found.content or found.written
                 items = (found,) if told_only else (found, *_arrays_in(found))
@@ -373,6 +377,10 @@ def _names(scope: _Scope) -> Iterator[Found]:
             yield current
             if _is_users_instance(current.value) and _is_handed(following, number):
                 yield replace(current, handed=True)
+            if is_changeable(current.value) and following[number + 1 :][:1] == (
+                ("attribute", "clear"),
+            ):
+                yield replace(current, cleared=True)
             if _is_container(current.value) and _reads_content(following[number + 1 : number + 3]):
                 yield replace(current, content=True)
 

@@ -71,10 +71,12 @@ class Places:
         self._before = {f.expression: Before(f.name, self._at(f.expression)) for f in outer_first}
         self.unmoved: list[Before] = []  # places that hold what they held
         self.objects: list[tuple[str, Any]] = []  # by name, what else has been put into places
+        # what the code itself empties holds things for as long as it runs
+        self._emptied = {id(f.value) for f in named.found if f.cleared}
         self._containers = [
             (f.expression, Before(f.name, f.value))
             for f in named.found
-            if is_changeable(f.value) and not f.content
+            if is_changeable(f.value) and not f.content and not f.cleared
         ]
 
     def _at(self, place: str) -> Any:
@@ -107,7 +109,8 @@ class Places:
                 continue  # an item of a tuple, and the whole of it was replaced
             changed.append(Change(assign, functools.partial(self._at, place), before, now))
         for container, held in self._containers:  # under keys that the code computes
-            self.unmoved.append(held)
+            if id(held.value) not in self._emptied:
+                self.unmoved.append(held)
             for key, before, now in held.put_back(is_computed):
                 read = functools.partial(self._at, container)
                 changed.append(
