@@ -57,7 +57,7 @@ def _dtype_name(dtype: Any) -> str:
         return python[dtype]
     try:
         resolved = np.dtype(dtype)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, SyntaxError):  # the last of texts with commas
         hint = "; a shape is one argument, as in (2, 3)" if isinstance(dtype, int) else ""
         raise DTypeError(
             f"not an element type: {dtype!r}; use one of {', '.join(DTYPES)}{hint}"

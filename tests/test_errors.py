@@ -441,6 +441,7 @@ def test_division_of_integers_gives_floats() -> None:
         (lambda x: tracer.flip(x, axis=int), "must be an integer"),
         (lambda x: tracer.argmax(x, axis=np.array([0, 1])), "must be an integer"),
         (lambda x: tracer.astype(x, "ij,jk->ik"), "not an element type"),
+        (lambda x: tracer.astype(x, ",float32"), "not an element type: ',float32'"),
         (lambda x: tracer.asarray(10**30), "a Python integer of 100 bits fits no integer type"),
         (lambda x: tracer.tensor([10**400, 1.0]), "a Python integer of 1329 bits"),
         (lambda x: tracer.index_put(x, 1, 0), "indices must be a tuple"),
