@@ -11,7 +11,8 @@ from typing import Any
 
 from ops.errors import TraceError
 from tracer.tensor import Tensor
-from tracer.tracing.reads import Found, is_plain, same
+from tracer.tracing.kinds import is_plain, same
+from tracer.tracing.reads import Found
 
 CONTAINERS = (list, dict, tuple, set, frozenset, deque, OrderedDict, defaultdict)
 MOST_ELEMENTS = 512  # of a container and those in it

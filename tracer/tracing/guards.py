@@ -19,7 +19,8 @@ from tracer.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.arrays import is_small, lenders
 from tracer.tracing.containers import contents_of
-from tracer.tracing.reads import SCALARS, Found, is_changeable, is_plain, is_users_object, reads
+from tracer.tracing.kinds import SCALARS, is_changeable, is_plain, is_users_object
+from tracer.tracing.reads import Found, reads
 from tracer.tracing.recorded import Recorded
 
 Guard = Callable[[Any, Sequence[Any]], str | None]

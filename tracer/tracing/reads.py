@@ -10,29 +10,34 @@ from __future__ import annotations
 
 import functools
 import inspect
-import random
-import sys
-import sysconfig
 import types
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tracer.source import is_own
 from tracer.tensor import Tensor
 from tracer.tracing.bytecode import assigned_once, operations
+from tracer.tracing.kinds import (
+    KEYED,
+    MOST_ITEMS,
+    SCALARS,
+    is_changeable,
+    is_custom,
+    is_function_class,
+    is_generator,
+    is_operator,
+    is_plain,
+    is_users,
+    is_users_function,
+    is_users_instance,
+)
 
-SCALARS = (bool, int, float, complex, str, bytes, np.generic, type(None))
 MOST_FUNCTIONS = 2000
-MOST_ITEMS = 64  # of a tuple that is compared as a whole
 MOST_HANDED = 8  # objects that a function hands to others
-MOST_KEYS = 512  # of a list or dict to whose elements the code may assign
-_INSTALLED = tuple(sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib"))
-_KEYED = (dict, list, OrderedDict, defaultdict)
-_INDEXED = (*_KEYED, tuple)
+_INDEXED = (*KEYED, tuple)
 _DATA = (np.ndarray, Tensor, list, dict, tuple, set, frozenset, deque)  # that a class may hold
 _READING = frozenset(
     (
@@ -96,7 +101,7 @@ def reads(
         code = function.value.__code__
         bound = (f"{n} {id(f.value)}" for n, f in (*known.items(), *parameters.items()))
         key = (code, id(function.value), *bound)
-        if key in seen or len(seen) > MOST_FUNCTIONS or not _is_users(code.co_filename):
+        if key in seen or len(seen) > MOST_FUNCTIONS or not is_users(code.co_filename):
             return
         seen.add(key)
         waiting.append(_scope(function, {**parameters, **known}))
@@ -147,23 +152,14 @@ def reads(
                     )
 
 
-def is_generator(value: Any) -> bool:
-    """Whether it makes random numbers, as Python's and NumPy's generators do."""
-    if isinstance(value, random.Random):
-        return True
-    if "numpy.random" not in sys.modules:  # which NumPy imports when it is named
-        return False
-    return isinstance(value, (np.random.Generator, np.random.RandomState))
-
-
 def _matters(found: Found) -> bool:
     value = found.value
     return (
         is_plain(value)
         or isinstance(value, (np.ndarray, Tensor, Iterator))
         or is_generator(value)
-        or _is_users_function(value)
-        or _is_custom(value)
+        or is_users_function(value)
+        or is_custom(value)
         or is_changeable(value)
         or (
             callable(value) and not found.fixed and "_modules" not in getattr(value, "__dict__", ())
@@ -181,63 +177,14 @@ def _arrays_in(container: Found) -> Iterator[Found]:
             yield Found(x, f"{container.expression}[{key!r}]", f"{container.name}[{key!r}]")
 
 
-def is_changeable(value: Any) -> bool:
-    """Whether it is a list or the like whose elements code may change, and not a large one."""
-    return type(value) in (*_KEYED, deque, set) and len(value) <= MOST_KEYS
-
-
-def is_plain(value: Any) -> bool:
-    """Whether a value is a number, a string or the like, or a tuple of such."""
-    if isinstance(value, tuple):
-        return len(value) <= MOST_ITEMS and all(isinstance(x, SCALARS) for x in value)
-    return isinstance(value, SCALARS)
-
-
-def same(x: Any, y: Any) -> bool:
-    """Whether plain values are equal: 1, True and 1.0 are three."""
-    return x is y or (type(x) is type(y) and repr(x) == repr(y))
-
-
 def _parameters(code: types.CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-
-def _is_users_instance(value: Any) -> bool:
-    """Whether code may follow its attributes."""
-    if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
-        return False
-    kind: Any = type(value)
-    return _is_users_class(kind)
-
-
-@functools.lru_cache(4096)
-def _is_users_class(kind: Any) -> bool:
-    """Whether it is no class of Python's, of this library or of an installed package; what is made there, as by hand, is."""
-    module = kind.__module__
-    if module in ("builtins", "types", "functools", "collections"):
-        return module == "types" and kind is types.SimpleNamespace
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return file is None or _is_users(file)
 
 
 def _is_handed(steps: tuple[tuple[str, Any], ...], number: int) -> bool:
     """Whether code that has come to an object does not go on to its attributes or elements."""
     following = steps[number + 1][0] if number + 1 < len(steps) else ""
     return following in ("", "name", "local", "constant")
-
-
-def is_users_object(value: Any) -> bool:
-    """Whether it is an instance of a class that calls a function of the user's when it is called."""
-    call = inspect.getattr_static(type(value), "__call__", None)
-    return isinstance(call, types.FunctionType) and _is_users_function(call)
-
-
-def _is_users_function(value: Any) -> bool:
-    return isinstance(value, types.FunctionType) and _is_users(value.__code__.co_filename)
-
-
-def _is_users(filename: str) -> bool:
-    return not (is_own(filename) or filename.startswith((*_INSTALLED, "<frozen")))
 
 
 def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Mapping[str, Found]]]:
@@ -252,13 +199,13 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
         yield from _method(
             value.__func__, item.owner or Found(value.__self__, keep(value.__self__), ""), keep
         )
-    elif _is_operator(value):
+    elif is_operator(value):
         for function in value.functions():
             yield Found(function, keep(function), item.name), {}
     elif isinstance(value, functools.partial):
         for function, known in _called(Found(value.func, keep(value.func), item.name), keep):
             yield function, {**known, **_bound(function.value, value, keep(value))}
-    elif isinstance(value, type) and _is_function_class(value):
+    elif isinstance(value, type) and is_function_class(value):
         for name in ("forward", "setup_context", "backward"):
             function = inspect.getattr_static(value, name)
             if isinstance(function, staticmethod):
@@ -275,16 +222,6 @@ def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Ma
                 yield from _method(_untraced(function), owner, keep)
 
 
-def _is_custom(value: Any) -> bool:
-    """Whether it is an operation of the user's."""
-    return _is_operator(value) or (isinstance(value, type) and _is_function_class(value))
-
-
-def _is_operator(value: Any) -> bool:
-    """Whether it is what `tracer.op` gives."""
-    return type(value).__module__ == "tracer.custom_operators"
-
-
 def _bound(function: Any, partial: Any, expression: str) -> dict[str, Found]:
     """The parameters of a function that a partial application of it gives."""
     names = function.__code__.co_varnames
@@ -297,11 +234,6 @@ def _bound(function: Any, partial: Any, expression: str) -> dict[str, Found]:
         for name, x in partial.keywords.items()
     }
     return found | given
-
-
-def _is_function_class(value: type) -> bool:
-    """Whether it is a `tracer.autograd.Function`, whose `apply` calls its functions."""
-    return any(base.__module__ == "tracer.autograd.function" for base in value.__mro__)
 
 
 def _untraced(value: Any) -> Any:
@@ -375,7 +307,7 @@ def _names(scope: _Scope) -> Iterator[Found]:
         container = None
         if current is not None:
             yield current
-            if _is_users_instance(current.value) and _is_handed(following, number):
+            if is_users_instance(current.value) and _is_handed(following, number):
                 yield replace(current, handed=True)
             if is_changeable(current.value) and following[number + 1 :][:1] == (
                 ("attribute", "clear"),
@@ -458,7 +390,7 @@ def _attribute(owner: Found, name: str) -> Found | None:
         return None
     own = getattr(value, "__dict__", None)
     if isinstance(own, dict) and name in own:
-        fixed = isinstance(value, types.ModuleType) and not _is_users(str(own.get("__file__", "")))
+        fixed = isinstance(value, types.ModuleType) and not is_users(str(own.get("__file__", "")))
         return Found(own[name], f"{owner.expression}.__dict__[{name!r}]", shown, fixed=fixed)
     if isinstance(own, dict) and isinstance(own.get("_modules"), dict) and name in own["_modules"]:
         return Found(

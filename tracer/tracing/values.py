@@ -23,7 +23,8 @@ import numpy as np
 from ops.errors import TraceError
 from tracer.kept import ABSENT, At, Before, SetAt
 from tracer.recording import Change
-from tracer.tracing.reads import Found, is_changeable, is_generator, is_plain, reads, same
+from tracer.tracing.kinds import is_changeable, is_generator, is_plain, same
+from tracer.tracing.reads import Found, reads
 
 _GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)
 
