@@ -35,7 +35,7 @@ class Attribute:
             if kind is bool and isinstance(value, bool | np.bool_):
                 return bool(value)
             if kind is int and not isinstance(value, bool | str):
-                return value.__index__()
+                return _int64(value)
             if kind is float and not isinstance(value, bool | str):
                 return float(value)
             if kind is str and isinstance(value, str):
@@ -43,18 +43,30 @@ class Attribute:
             if kind == Floats:
                 return tuple(float(v) for v in value)
             if kind == Ints:
-                return tuple(v.__index__() for v in value)
+                return tuple(map(_int64, value))
             if kind == Sizes:
-                return tuple(v if isinstance(v, Dim) else v.__index__() for v in value)
+                return tuple(v if isinstance(v, Dim) else _int64(v) for v in value)
             if kind == (int | Dim):
-                return value if isinstance(value, Dim) else value.__index__()
+                return value if isinstance(value, Dim) else _int64(value)
             if kind is ArrayData and isinstance(value, ArrayData):
                 return value
             if kind == (Form | None) and isinstance(value, Form):
                 return value
+        except OverflowError:
+            raise ArgumentError(
+                f"attribute {self.name} takes {_kind_name(kind)} of at most 64 bits, got {value!r}"
+            ) from None
         except (TypeError, ValueError, AttributeError):
             pass
         raise ArgumentError(f"attribute {self.name} takes {_kind_name(kind)}, got {value!r}")
+
+
+def _int64(value: Any) -> int:
+    """An integer that ONNX's attributes and programs can hold; OverflowError for another one."""
+    number: int = value.__index__()
+    if not -(1 << 63) <= number < 1 << 63:
+        raise OverflowError
+    return number
 
 
 def _kind_name(kind: Any) -> str:

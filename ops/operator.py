@@ -23,8 +23,8 @@ from ops.attributes import Ints as Ints
 from ops.attributes import Sizes as Sizes
 from ops.building import RuleBuilder as RuleBuilder
 from ops.compute import Composite, Compute, Control, View
-from ops.errors import ArgumentError, TracerError
-from ops.types import DTYPES, Type
+from ops.errors import ArgumentError, ShapeError, TracerError
+from ops.types import DTYPES, Type, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,11 @@ class Operator:
             if not str(error).startswith(self.name):
                 raise type(error)(f"{self.name}: {error}") from None
             raise
-        return result if isinstance(result, tuple) else (result,)
+        types = result if isinstance(result, tuple) else (result,)
+        for made in types:
+            if made.is_too_large:
+                raise ShapeError(f"{self.name}: the result {short(made)} is larger than any memory")
+        return types
 
     def normalize(self, attrs: Mapping[str, Any]) -> Attributes:
         """Attributes in declared order and types. Raises `ArgumentError` for unknown, missing or mistyped ones."""

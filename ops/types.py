@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ FLOATING = ("float16", "bfloat16", "float32", "float64")
 SIZE_OF = {d: 1 if d == "bool" else int("".join(filter(str.isdigit, d))) // 8 for d in DTYPES}
 _NUMPY = {d: np.dtype(ml_dtypes.bfloat16 if d == "bfloat16" else d) for d in DTYPES}
 _NAME = {dtype: name for name, dtype in _NUMPY.items()}
+MOST_BYTES = 1 << 45  # 32 TiB
 DEFAULT_FLOAT, DEFAULT_INTEGER = "float32", "int64"
 
 
@@ -113,6 +115,12 @@ class Type:
     def size(self) -> int | Dim:
         """The number of elements."""
         return dims.product(self.shape)
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it has more bytes than any memory, and more elements than programs count."""
+        sizes = [d for d in self.shape if not isinstance(d, Dim)]
+        return math.prod(sizes) * SIZE_OF[self.dtype] >= MOST_BYTES
 
     @property
     def itemsize(self) -> int:

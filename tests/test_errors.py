@@ -553,3 +553,36 @@ def test_a_type_error_of_the_users_own_code_is_left_alone() -> None:
     with pytest.raises(TypeError, match="unsupported operand") as caught:
         tracer.vjp(wrong, X)
     assert type(caught.value) is TypeError and caught.traceback[-1].name == "wrong"
+
+
+HUGE = 10**30
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: tracer.ones(HUGE),
+        lambda x: tracer.zeros((10**10, 10**10)),
+        lambda x: tracer.ones(10**14),
+        lambda x: tracer.eye(10**20),
+        lambda x: tracer.arange(HUGE),
+        lambda x: tracer.linspace(0, 1, HUGE),
+        lambda x: tracer.broadcast_to(x, (HUGE, 8)),
+        lambda x: tracer.reshape(x, (HUGE,)),
+        lambda x: tracer.repeat(x, 10**20),
+        lambda x: tracer.tile(x, (10**20,)),
+        lambda x: tracer.roll(x, HUGE),
+        lambda x: tracer.pad(x, [(10**20, 0)]),
+        lambda x: tracer.tril(tracer.ones((3, 3)), k=HUGE),
+        lambda x: tracer.one_hot(tracer.tensor([1]), 10**20),
+        lambda x: x.tensor_split(2**64),
+        lambda x: x[HUGE],
+        lambda x: tracer.sum(x, axis=HUGE),
+    ],
+)
+def test_what_no_memory_holds_is_an_error_of_ours(use: Callable[[Any], Any]) -> None:
+    """At once, eagerly and in a trace, with the user's line."""
+    x = tracer.ones(8)
+    for call in (use, trace(use)):
+        with pytest.raises(tracer.errors.TracerError, match=r"\n  at .*test_errors\.py:\d+"):
+            call(x)

@@ -22,6 +22,8 @@ from tracer.tensor import Tensor
 
 Sizes = int | Dim | Sequence[int | Dim]
 
+MOST_PARTS = 1 << 16  # of a split, but for one part an element
+
 
 class Movement:
     """Shapes, axes, parts."""
@@ -360,6 +362,10 @@ def _tensor_split(x: Tensor, sections: Any, axis: int) -> tuple[Tensor, ...]:
     place, size = _known_size(x, axis, "tensor_split")
     if sections < 1:
         raise ShapeError(f"tensor_split needs at least 1 part, got {sections}")
+    if sections > max(size, MOST_PARTS):  # parts of no elements
+        raise ShapeError(
+            f"tensor_split of {size} elements into {sections} parts: more than {MOST_PARTS}"
+        )
     least, longer = divmod(size, sections)
     return joining.split_sizes(x, [least + (k < longer) for k in range(sections)], place)
 
