@@ -61,6 +61,7 @@ bench: $(VENV)/.with-bench  ## measure against JAX and PyTorch, table on screen 
 
 fuzz: $(VENV)/.with-dev  ## search random programs for wrong answers, a quarter of an hour (EXAMPLES=20000: ten times as long)
 	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(PYTEST) -m fuzz $(TESTS)
+	@TEST_KERNELS=compiled $(PYTEST) -m "kernels and not fuzz and not torch" $(TESTS)  # all that runs as Python in make test
 
 mutate: $(VENV)/.with-dev  ## spoil every operator in turn and see that the tests catch it
 	@$(PY) tests/mutate.py

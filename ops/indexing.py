@@ -16,9 +16,9 @@ import numpy as np
 from ops import rules
 from ops.compute import Attributes, Gather, Index, Scatter
 from ops.dims import product
-from ops.errors import BoundsError, DTypeError, ShapeError
+from ops.errors import DTypeError, ShapeError
 from ops.operator import Application, ErrorSample, Input, Sample, operator
-from ops.types import FLOATING, INTEGERS, Type, is_integer, normalize_axis, short
+from ops.types import FLOATING, INTEGERS, Type, is_integer, normalize_axis, require_index, short
 
 Array = np.ndarray[Any, Any]
 NUMERIC = INTEGERS + FLOATING
@@ -33,11 +33,7 @@ def checked(indices: Array, size: int, axis: int) -> Array:
     wide = (np.minimum(indices, huge) if indices.dtype == np.uint64 else indices).astype(np.int64)
     wrong = np.flatnonzero((wide < -size) | (wide >= size))
     if wrong.size:
-        found = indices.reshape(-1)[wrong[0]]
-        possible = f"possible: {-size} to {size - 1}" if size else "the axis has no elements"
-        raise BoundsError(
-            f"index {found} is out of range for axis {axis} of size {size}; {possible}"
-        )
+        require_index(int(indices.reshape(-1)[wrong[0]]), axis, size, f"size {size}")
     return np.where(wide < 0, wide + size, wide)
 
 

@@ -17,7 +17,7 @@ from ops.errors import BoundsError, DTypeError, ShapeError
 from ops.operator import Application, ErrorSample, Input, Ints, Sample, Sizes, operator
 from ops.slicing import END, extents, slice_layout, slice_onnx, slice_type
 from ops.triangular import diagonal_layout, diagonal_onnx, diagonal_type
-from ops.types import Type, normalize_axis, short
+from ops.types import Type, normalize_axis, require_index, short
 
 Array = np.ndarray[Any, Any]
 
@@ -137,20 +137,9 @@ def slice_scatter(
 # ---- one index of an axis ------------------------------------------------------------------------
 
 
-def _require_index(index: int, axis: int, size: Any, what: str) -> None:
-    if isinstance(size, int) and not -size <= index < size:
-        possible = f"possible: {-size} to {size - 1}" if size else "the axis has no elements"
-        raise BoundsError(f"index {index} is out of range for axis {axis} of {what}; {possible}")
-
-
 def _select_type(x: Type, *, axis: int, index: int) -> Type:
     axis = normalize_axis(axis, x.rank)
-    size = x.shape[axis]
-    if isinstance(size, int) and not -size <= index < size:
-        possible = f"possible: {-size} to {size - 1}" if size else "the axis has no elements"
-        raise BoundsError(
-            f"index {index} is out of range for axis {axis} of {short(x)}; {possible}"
-        )
+    require_index(index, axis, x.shape[axis], short(x))
     return Type(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :]), x.weak)
 
 
@@ -165,7 +154,7 @@ def _select_layout(layout: Strided, shape: tuple[int, ...], attrs: Attributes) -
 def _place(x: Array, axis: int, index: int) -> tuple[Any, ...]:
     """The same as NumPy's subscript; with an ellipsis NumPy gives an array of no axes too, in x's memory."""
     axis = axis % x.ndim
-    _require_index(index, axis, x.shape[axis], f"an array of shape {x.shape}")
+    require_index(index, axis, x.shape[axis], f"an array of shape {x.shape}")
     return (*[slice(None)] * axis, index, ...)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ops import dims
 from ops.dims import Dim
-from ops.errors import ArgumentError, DTypeError, ShapeError
+from ops.errors import ArgumentError, BoundsError, DTypeError, ShapeError
 
 Shape = tuple[int | Dim, ...]
 
@@ -176,6 +176,13 @@ def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
         span = f"between {-rank} and {rank - 1}" if rank else "none: the value is 0-d"
         raise ShapeError(f"{what} {axis} is out of range; possible: {span}")
     return axis % rank
+
+
+def require_index(index: int, axis: int, size: int | Dim, what: str) -> None:
+    """Raise `BoundsError` for an index of an axis that is known to be out of range. `what`: of which this is an axis."""
+    if isinstance(size, int) and not -size <= index < size:
+        possible = f"possible: {-size} to {size - 1}" if size else "the axis has no elements"
+        raise BoundsError(f"index {index} is out of range for axis {axis} of {what}; {possible}")
 
 
 def normalize_axes(axes: Any, rank: int) -> tuple[int, ...]:

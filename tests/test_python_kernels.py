@@ -87,7 +87,7 @@ def test_a_mark_compiles_nothing() -> None:
     before = kernels.statistics()
     function = trace(lambda x: (x * 0.37).sum())
     function(np.ones((3, 5), np.float32))
-    assert kernels.statistics() == before
+    assert (kernels.statistics() == before) is not CONFIG.compile  # make fuzz compiles all the same
     (text,) = function.kernels()
     assert "def k_mul_reducesum" in text
 

@@ -6,6 +6,7 @@ import os
 import sys
 from functools import cache
 from types import FrameType
+from typing import Any
 
 from tracer.graph import Origin
 from tracer.modes import MODES
@@ -48,6 +49,11 @@ def user_line() -> str:
             return f"{shown(filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def name_of(function: Any) -> str:
+    """What messages call a function, or another object that is called."""
+    return str(getattr(function, "__qualname__", type(function).__name__))
 
 
 def here(gradient: bool = False) -> Origin:

@@ -21,7 +21,6 @@ from codegen.vector.llvm import (
     vector,
 )
 
-_REGISTER = 512  # bits
 _AS_SET = 4  # rounds by the mode in force: to nearest
 
 
@@ -39,7 +38,7 @@ def _ldexp(b: Builder, element: str, x: Value, n: Value) -> Value:
 def _by_instruction(b: Builder, kind: str, x: Value, n: Value) -> Value:
     """Of one register."""
     every = ir.Constant(ir.IntType(x.type.count), -1)
-    name = f"llvm.x86.avx512.mask.scalef.{kind}.{_REGISTER}"
+    name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
     return intrinsic(b, name, x.type, x, n, x, every, INDEX(_AS_SET))
 
 

@@ -18,6 +18,7 @@ from tracer.autograd.engine import grad
 from tracer.autograd.variables import flatten, unflatten
 from tracer.functions.public import public
 from tracer.modes import inference_mode
+from tracer.source import name_of
 from tracer.tensor import Array, Tensor
 
 
@@ -42,7 +43,7 @@ def gradcheck(
     """
     arguments = _Arguments.of(inputs, "gradcheck")
     tolerance = _Tolerance(eps, atol, rtol, nondet_tol)
-    return _report(_Check(func, arguments, tolerance, _name(func)).mistakes(), raise_exception)
+    return _report(_Check(func, arguments, tolerance, name_of(func)).mistakes(), raise_exception)
 
 
 @public
@@ -85,12 +86,8 @@ def gradgradcheck(
     names = (*arguments.names, *(f"cotangent {k}" for k in range(len(cotangents))))
     whole = _Arguments((*arguments.leaves, *cotangents), None, checked, names)
     tolerance = _Tolerance(eps, atol, rtol, nondet_tol)
-    check = _Check(gradients, whole, tolerance, _name(func), "gradient")
+    check = _Check(gradients, whole, tolerance, name_of(func), "gradient")
     return _report(check.mistakes(), raise_exception)
-
-
-def _name(func: Any) -> str:
-    return str(getattr(func, "__qualname__", type(func).__name__))
 
 
 def _report(mistakes: Iterator[str], raise_exception: bool) -> bool:

@@ -32,6 +32,7 @@ from tracer.functions.creation import as_tensor, cast, zeros_like
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_of
 from tracer.modes import inference_mode, is_grad_enabled
+from tracer.source import name_of
 from tracer.tensor import Tensor
 
 # ---- gradients of scalar functions ---------------------------------------------------------------
@@ -77,8 +78,8 @@ def grad(fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) ->
 
 
 @public
-def require_function(fn: Any) -> None:
-    """Raise `ArgumentError` unless fn can be called."""
+def require_function(fn: Any, what: str = "grad") -> None:
+    """Raise `ArgumentError` unless fn, which `what` is asked of, can be called."""
     if callable(fn):
         return
     hint = (
@@ -86,12 +87,7 @@ def require_function(fn: Any) -> None:
         if isinstance(fn, Tensor)
         else ""
     )
-    raise ArgumentError(f"grad takes a function, got {type(fn).__name__}{hint}")
-
-
-def name_of(fn: Any) -> str:
-    """What messages call fn."""
-    return str(getattr(fn, "__qualname__", type(fn).__name__))
+    raise ArgumentError(f"{what} takes a function, got {type(fn).__name__}{hint}")
 
 
 @public

@@ -10,8 +10,9 @@ from typing import Any
 
 from ops.errors import GradError
 from ops.types import short
-from tracer.autograd.hooks import name_of, require_callable
+from tracer.autograd.hooks import require_callable
 from tracer.modes import MODES, no_grad
+from tracer.source import name_of
 from tracer.tensor import Tensor
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from ops.errors import ArgumentError, GradError, TraceError
 from ops.types import Type, short
 from tracer.modes import MODES
-from tracer.source import user_line
+from tracer.source import name_of, user_line
 from tracer.tensor import Tensor
 
 _ids = itertools.count()
@@ -152,11 +152,6 @@ def refuse_left_over(handles: Sequence[tuple[RemovableHandle, str]]) -> None:
                 "without a trace each call would add one more. Register it once outside (traced functions heed it), remove "
                 "it before the function returns, or register it on a result that the function computes"
             )
-
-
-def name_of(hook: Any) -> str:
-    """What the user calls a hook."""
-    return str(getattr(hook, "__qualname__", type(hook).__name__))
 
 
 # ---- hooks of one node ---------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 from ops.errors import GradError
 from ops.types import is_floating, short
-from tracer.autograd.functional import grad, name_of, require_function
+from tracer.autograd.functional import grad, require_function
 from tracer.autograd.variables import (
     ArgNums,
     depends_on_others,
@@ -28,6 +28,7 @@ from tracer.functions.joining import stack
 from tracer.functions.movement import reshape
 from tracer.functions.public import public
 from tracer.modes import inference_mode, is_grad_enabled
+from tracer.source import name_of
 from tracer.tensor import Tensor
 
 
@@ -41,7 +42,7 @@ def jacobian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]
     One reverse pass for each element of the value; in a trace all of them are recorded. Raises
     `GradError` for arguments and values that are not floating.
     """
-    require_function(fn)
+    require_function(fn, "jacobian")
 
     @functools.wraps(fn, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ from ops.dims import Dim
 from ops.errors import ArgumentError, BoundsError, ShapeError
 from ops.indexing import checked
 from ops.slicing import END
-from ops.types import broadcast_shapes, short
+from ops.types import broadcast_shapes, require_index, short
 from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, fresh
 from tracer.functions.indexing import Size, as_indices, linear_index, where_true
@@ -159,12 +159,7 @@ def _axes_taken(part: Any) -> int:
 
 
 def _check(index: int, x: Tensor, axis: int) -> None:
-    size = x.type.shape[axis]
-    if isinstance(size, int) and not -size <= index < size:
-        possible = f"possible: {-size} to {size - 1}" if size else "the axis has no elements"
-        raise BoundsError(
-            f"index {index} is out of range for axis {axis} of {short(x.type)}; {possible}"
-        )
+    require_index(index, axis, x.type.shape[axis], short(x.type))
 
 
 def bounds_of(part: slice) -> tuple[Any, Any, int]:

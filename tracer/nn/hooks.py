@@ -17,14 +17,13 @@ from tracer.autograd.hooks import (
     HookIdentity,
     HookTable,
     RemovableHandle,
-    name_of,
     replaced,
     require_callable,
 )
 from tracer.autograd.variables import flatten, unflatten
 from tracer.dispatch import Unsaved, located
 from tracer.modes import MODES
-from tracer.source import here
+from tracer.source import here, name_of
 from tracer.tensor import Tensor
 from tracer.views import frozen
 

@@ -18,6 +18,7 @@ from tracer.config import CONFIG
 from tracer.dispatch import located
 from tracer.graph import Graph
 from tracer.modes import MODES
+from tracer.source import name_of
 from tracer.tensor import Tensor
 from tracer.tracing.binding import Binding
 from tracer.tracing.entry import Entry, Turned
@@ -51,7 +52,7 @@ class TracedFunction(Generic[P, R]):
         if not callable(function):
             raise located(ArgumentError(f"trace takes a function, got {type(function).__name__}"))
         self._function = function
-        self._name: str = name or str(getattr(function, "__qualname__", type(function).__name__))
+        self._name: str = name or name_of(function)
         self._static = frozenset(
             (static_argnames,) if isinstance(static_argnames, str) else static_argnames
         )
