@@ -176,7 +176,7 @@ def kernels_as_marked(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     if marker.args != ("python",):
         pytest.fail(f"the mark says kernels{marker.args}: expected 'python' or 'compiled'")
-    from tracer.config import CONFIG
+    from tracer.core.config import CONFIG
 
     before = kernels_compiled()
     with pytest.MonkeyPatch.context() as patch:  # the test's own may be undone before its end

@@ -13,7 +13,7 @@ from codegen import python_kernel as python_kernels
 from tests import kernel_specs as ks
 from tests.test_trace import array, mlp, training_step
 from tracer import random, trace
-from tracer.config import CONFIG
+from tracer.core.config import CONFIG
 from tracer.execution import Executable
 from tracer.graph import GraphBuilder
 

@@ -46,7 +46,14 @@ from tracer.autograd.functional import vjp as vjp
 from tracer.autograd.jacobians import hessian as hessian
 from tracer.autograd.jacobians import jacobian as jacobian
 from tracer.autograd.variable import Variable as Variable
-from tracer.config import configure_logging as _configure_logging
+from tracer.core.config import configure_logging as _configure_logging
+from tracer.core.lazy_imports import lazily as _lazily
+from tracer.core.modes import enable_grad as enable_grad
+from tracer.core.modes import inference_mode as inference_mode
+from tracer.core.modes import is_grad_enabled as is_grad_enabled
+from tracer.core.modes import is_inference_mode_enabled as is_inference_mode_enabled
+from tracer.core.modes import no_grad as no_grad
+from tracer.core.modes import set_grad_enabled as set_grad_enabled
 from tracer.custom_operators import op as op
 from tracer.errors import AnomalyError as AnomalyError
 from tracer.errors import ArgumentError as ArgumentError
@@ -80,18 +87,11 @@ from tracer.functions.ranges import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403
 from tracer.functions.replacing import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403
-from tracer.lazy import lazily as _lazily
 from tracer.memory import empty_cache as empty_cache
 from tracer.memory import max_memory_reserved as max_memory_reserved
 from tracer.memory import memory_allocated as memory_allocated
 from tracer.memory import memory_reserved as memory_reserved
 from tracer.memory import reset_peak_memory_stats as reset_peak_memory_stats
-from tracer.modes import enable_grad as enable_grad
-from tracer.modes import inference_mode as inference_mode
-from tracer.modes import is_grad_enabled as is_grad_enabled
-from tracer.modes import is_inference_mode_enabled as is_inference_mode_enabled
-from tracer.modes import no_grad as no_grad
-from tracer.modes import set_grad_enabled as set_grad_enabled
 from tracer.numpy_protocol import attach as _attach_numpy
 from tracer.other_names import hint as _hint
 from tracer.random import Generator as Generator

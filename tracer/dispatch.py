@@ -14,9 +14,9 @@ from ops.compute import Composite
 from ops.errors import TracerError
 from ops.operator import TABLE, Application, Attributes, Derived, Operator, RuleBuilder, lookup
 from ops.types import Type, is_floating
-from tracer.config import CONFIG
-from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
-from tracer.source import user_line
+from tracer.core.config import CONFIG
+from tracer.core.modes import INFERENCE, MODES, Flag, Untracked, untracked
+from tracer.core.source_lines import user_line
 from tracer.tensor import Tensor
 from tracer.view_links import link
 

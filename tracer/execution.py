@@ -17,8 +17,8 @@ import numpy as np
 from codegen.memory import allocate
 from ops.errors import ArgumentError
 from ops.types import Type, short
+from tracer.core.modes import MODES
 from tracer.graph import Graph, Value
-from tracer.modes import MODES
 from tracer.sharing import Sharing
 from tracer.tensor import Tensor, intern, is_plain
 

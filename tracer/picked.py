@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ops.errors import TraceError
 from ops.types import short
-from tracer.source import user_line
+from tracer.core.source_lines import user_line
 from tracer.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from ops.types import Type, short
 from tracer.autograd.history import next_sequence
 from tracer.autograd.hooks import RemovableHandle
 from tracer.calls import Site
+from tracer.core.modes import MODES
+from tracer.core.source_lines import here
 from tracer.graph import GraphBuilder, Node, Origin, Value
 from tracer.kept import ABSENT, Before, leaves_of
-from tracer.modes import MODES
 from tracer.picked import PickedParts
-from tracer.source import here
 from tracer.standings import Standings
 from tracer.tensor import Tensor
 from tracer.views import refresh, write

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tracer.core.modes import Flag
 from tracer.graph import GraphBuilder, Node, Value
-from tracer.modes import Flag
 from tracer.tensor import Tensor
 from tracer.view_links import part_of
 from tracer.views import refresh

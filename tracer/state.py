@@ -14,7 +14,7 @@ import numpy as np
 from ops.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from ops.reference import as_dtype
 from ops.types import Type, dtype_name, is_floating, numpy_dtype, short
-from tracer.modes import MODES
+from tracer.core.modes import MODES
 from tracer.recording import assign
 from tracer.tensor import Tensor
 

@@ -12,8 +12,8 @@ import numpy as np
 from ops.dims import Dim
 from ops.errors import GradError, ShapeError, TraceError, TracerError
 from ops.types import Type, numpy_dtype, short
-from tracer.modes import MODES, Flag, untracked
-from tracer.source import user_line
+from tracer.core.modes import MODES, Flag, untracked
+from tracer.core.source_lines import user_line
 from tracer.tensor_gradients import GradientMethods
 
 if TYPE_CHECKING:

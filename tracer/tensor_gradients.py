@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ops.errors import GradError
 from ops.types import is_floating, short
-from tracer.modes import INFERENCE, MODES, Flag, Untracked, untracked
+from tracer.core.modes import INFERENCE, MODES, Flag, Untracked, untracked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ops.operator import Application, RuleBuilder, lookup
+from tracer.core.modes import MODES, VOLATILE, Flag, Untracked, enable_grad, no_grad
 from tracer.dispatch import BUILDER, apply_operator
-from tracer.modes import MODES, VOLATILE, Flag, Untracked, enable_grad, no_grad
 from tracer.tensor import Tensor
 from tracer.view_links import View, steps_of
 

@@ -17,7 +17,7 @@ from tracer.autograd.engine import grad as grad
 from tracer.autograd.function import Function as Function
 from tracer.autograd.function import once_differentiable as once_differentiable
 from tracer.autograd.variable import Variable as Variable
-from tracer.lazy import lazily as _lazily
+from tracer.core.lazy_imports import lazily as _lazily
 
 if _typing.TYPE_CHECKING:
     from tracer.autograd.finite_differences import gradcheck as gradcheck

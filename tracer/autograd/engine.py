@@ -9,8 +9,8 @@ from ops.errors import ArgumentError, GradError, TracerError
 from ops.types import short
 from tracer.autograd import hooks
 from tracer.autograd.walk import Pairs, Walk, key_of
+from tracer.core.modes import MODES, enable_grad, no_grad
 from tracer.dispatch import BUILDER, located
-from tracer.modes import MODES, enable_grad, no_grad
 from tracer.tensor import Tensor
 
 Tensors = Tensor | Sequence[Tensor]

@@ -16,9 +16,9 @@ from ops.errors import ArgumentError, GradcheckError
 from ops.types import is_floating, short
 from tracer.autograd.engine import grad
 from tracer.autograd.variables import flatten, unflatten
+from tracer.core.modes import inference_mode
+from tracer.core.source_lines import name_of
 from tracer.functions.public import public
-from tracer.modes import inference_mode
-from tracer.source import name_of
 from tracer.tensor import Array, Tensor
 
 

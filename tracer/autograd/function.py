@@ -16,13 +16,13 @@ from ops.errors import ArgumentError, TracerError
 from ops.types import is_floating, short
 from tracer.autograd.function_node import FunctionContext, FunctionNode, refuse_second_gradient
 from tracer.autograd.variables import flatten
+from tracer.core.modes import MODES, no_grad, untracked
 from tracer.dispatch import apply as apply_named
 from tracer.dispatch import located
 from tracer.functions.creation import as_tensor, copied
 from tracer.functions.mutation import require_changeable
 from tracer.functions.public import public
 from tracer.graph import Value
-from tracer.modes import MODES, no_grad, untracked
 from tracer.symbolic import form_of
 from tracer.tensor import Tensor
 from tracer.views import set_history

@@ -22,11 +22,11 @@ from tracer.autograd.history import (
     next_sequence,
     with_history,
 )
+from tracer.core.modes import MODES
+from tracer.core.source_lines import here
 from tracer.dispatch import BUILDER, Unsaved
 from tracer.functions.creation import as_tensor
 from tracer.graph import Value
-from tracer.modes import MODES
-from tracer.source import here
 from tracer.tensor import Tensor
 from tracer.views import frozen
 

@@ -11,8 +11,8 @@ from typing import Any
 from ops.errors import GradError
 from ops.types import short
 from tracer.autograd.hooks import require_callable
-from tracer.modes import MODES, no_grad
-from tracer.source import name_of
+from tracer.core.modes import MODES, no_grad
+from tracer.core.source_lines import name_of
 from tracer.tensor import Tensor
 
 

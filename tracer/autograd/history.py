@@ -21,10 +21,10 @@ from tracer.autograd.hooks import (
     accumulator_of,
     require_callable,
 )
+from tracer.core.modes import INFERENCE, MODES
+from tracer.core.source_lines import here
 from tracer.dispatch import BUILDER, Unsaved
 from tracer.graph import GraphBuilder, Value
-from tracer.modes import INFERENCE, MODES
-from tracer.source import here
 from tracer.tensor import Tensor
 from tracer.views import HISTORY, frozen, snapshot
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from ops.errors import ArgumentError, GradError, TraceError
 from ops.types import Type, short
-from tracer.modes import MODES
-from tracer.source import name_of, user_line
+from tracer.core.modes import MODES
+from tracer.core.source_lines import name_of, user_line
 from tracer.tensor import Tensor
 
 _ids = itertools.count()

@@ -22,13 +22,13 @@ from tracer.autograd.variables import (
     unflatten,
     variables_of,
 )
+from tracer.core.modes import inference_mode, is_grad_enabled
+from tracer.core.source_lines import name_of
 from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, cast, zeros
 from tracer.functions.joining import stack
 from tracer.functions.movement import reshape
 from tracer.functions.public import public
-from tracer.modes import inference_mode, is_grad_enabled
-from tracer.source import name_of
 from tracer.tensor import Tensor
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from ops.errors import TraceError
 from tracer.autograd import anomaly, hooks
 from tracer.autograd.history import Node, edge_of
+from tracer.core.modes import MODES
 from tracer.dispatch import BUILDER
-from tracer.modes import MODES
 from tracer.tensor import Tensor
 
 Pairs = list[tuple[Tensor, Tensor]]

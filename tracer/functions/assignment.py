@@ -14,6 +14,7 @@ import numpy as np
 from ops import dims
 from ops.errors import ArgumentError, BoundsError, DTypeError, ShapeError
 from ops.types import broadcast_shapes, short
+from tracer.core.modes import MODES
 from tracer.dispatch import BUILDER, apply
 from tracer.functions.applying import strong
 from tracer.functions.creation import as_tensor, cast, has_tensors
@@ -33,7 +34,6 @@ from tracer.functions.subscripts import (
     parts_of,
     slices_of,
 )
-from tracer.modes import MODES
 from tracer.tensor import Tensor
 
 Shape = tuple[Size, ...]

@@ -8,12 +8,12 @@ import numpy as np
 
 from ops.errors import ArgumentError
 from ops.types import dtype_name, is_floating
+from tracer.core.modes import MODES
 from tracer.functions import activation, arithmetic, creation, logic, reductions, transcendental
 from tracer.functions.creation import Shape, as_tensor, cast, copied
 from tracer.functions.mutation import writeable
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
-from tracer.modes import MODES
 from tracer.tensor import Tensor
 from tracer.views import write
 

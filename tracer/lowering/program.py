@@ -19,7 +19,7 @@ from codegen.kernels import Kernel
 from codegen.runtime import AddressOf, HostCall, Row, Slot
 from ops.compute import Host
 from ops.errors import ArgumentError, TracerError
-from tracer.config import CONFIG
+from tracer.core.config import CONFIG
 from tracer.dispatch import run_reference
 from tracer.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout

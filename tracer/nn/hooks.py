@@ -21,9 +21,9 @@ from tracer.autograd.hooks import (
     require_callable,
 )
 from tracer.autograd.variables import flatten, unflatten
+from tracer.core.modes import MODES
+from tracer.core.source_lines import here, name_of
 from tracer.dispatch import Unsaved, located
-from tracer.modes import MODES
-from tracer.source import here, name_of
 from tracer.tensor import Tensor
 from tracer.views import frozen
 

@@ -13,10 +13,10 @@ import numpy as np
 from ops.errors import ArgumentError, ShapeError
 from ops.types import short
 from tracer import random
+from tracer.core.modes import no_grad
 from tracer.functions.creation import full
 from tracer.functions.public import public
 from tracer.functions.ranges import eye
-from tracer.modes import no_grad
 from tracer.recording import assign
 from tracer.tensor import Tensor
 

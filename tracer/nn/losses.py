@@ -12,6 +12,7 @@ import numpy as np
 
 from ops.errors import ArgumentError, BoundsError, DTypeError, ShapeError
 from ops.types import is_floating, is_integer, short
+from tracer.core.modes import MODES
 from tracer.dispatch import BUILDER, apply
 from tracer.functions import activation, arithmetic, logic, transcendental
 from tracer.functions.applying import as_floating
@@ -20,7 +21,6 @@ from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.functions.reductions import mean
 from tracer.functions.reductions import sum as sum_over
-from tracer.modes import MODES
 from tracer.tensor import Tensor
 
 

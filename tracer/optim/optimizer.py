@@ -13,10 +13,10 @@ import numpy as np
 
 from ops.errors import ArgumentError, DTypeError
 from ops.types import is_floating, short
+from tracer.core.modes import enable_grad, no_grad
 from tracer.dispatch import located
 from tracer.functions.creation import cast
 from tracer.functions.public import public
-from tracer.modes import enable_grad, no_grad
 from tracer.optim.options import Options, plain
 from tracer.recording import assign
 from tracer.state import Array, fitted, outside_traces, write

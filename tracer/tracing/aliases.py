@@ -15,8 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ops.operator import Attributes, Operator
+from tracer.core.modes import enable_grad, no_grad
 from tracer.dispatch import apply_operator
-from tracer.modes import enable_grad, no_grad
 from tracer.tensor import Tensor
 from tracer.view_links import steps_of
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import TraceError
-from tracer.source import shown
+from tracer.core.source_lines import shown
 from tracer.tensor import Tensor
 from tracer.tracing.values import Named
 

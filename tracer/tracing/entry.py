@@ -15,11 +15,11 @@ from ops.types import Type
 from tracer.autograd.compiled_history import CompiledNode, replay
 from tracer.autograd.engine import backward
 from tracer.autograd.hooks import functions_of
+from tracer.core.modes import MODES, enable_grad
 from tracer.dispatch import BUILDER
 from tracer.execution import Executable
 from tracer.functions.mutation import require_history
 from tracer.graph import Graph, used
-from tracer.modes import MODES, enable_grad
 from tracer.recording import held_by
 from tracer.tensor import Tensor, intern
 from tracer.tracing.guarded import Departure, GuardedExecutable

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from tracer.core.modes import MODES
 from tracer.dispatch import compute
 from tracer.graph import Graph, Node, Value
 from tracer.interpret import interpret
-from tracer.modes import MODES
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 256 << 20  # kept between questions; what is dropped is computed again

@@ -15,10 +15,10 @@ from itertools import accumulate
 from typing import Any
 
 from tracer import passes
+from tracer.core.modes import MODES
 from tracer.execution import Executable, Kernels, look_for_anomalies
 from tracer.graph import Graph, Node
 from tracer.lowering.checks import index_tests, refusal
-from tracer.modes import MODES
 from tracer.passes.inline import inline_calls
 from tracer.tensor import Tensor
 from tracer.tracing.stages import Stage, cut

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tracer.source import is_own
+from tracer.core.source_lines import is_own
 
 SCALARS = (bool, int, float, complex, str, bytes, np.generic, type(None))
 MOST_ITEMS = 64  # of a tuple that is compared as a whole

@@ -15,7 +15,7 @@ import numpy as np
 
 from codegen.memory import allocate
 from ops.types import numpy_dtype
-from tracer.modes import MODES
+from tracer.core.modes import MODES
 from tracer.parameter import Parameter
 from tracer.recording import Holder
 from tracer.tensor import Array, Tensor, is_plain

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ops.errors import ArgumentError
+from tracer.core.source_lines import is_own
 from tracer.dispatch import located
-from tracer.source import is_own
 from tracer.tracing.entry import Entry
 from tracer.tracing.paths import Paths
 from tracer.tracing.questions import Question

@@ -14,9 +14,9 @@ import numpy as np
 
 from ops.errors import TraceError, TracerError
 from ops.types import is_floating, short
+from tracer.core.source_lines import user_line
 from tracer.dispatch import located
 from tracer.graph import Value
-from tracer.source import user_line
 
 if TYPE_CHECKING:
     from tracer.recording import Recorder

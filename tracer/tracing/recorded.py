@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracer.calls import Applied
+from tracer.core.modes import Flag
 from tracer.graph import Graph, Node
-from tracer.modes import Flag
 from tracer.recording import Capture, Holder, ScalarCapture
 from tracer.tensor import Tensor
 from tracer.tracing.aliases import Alias

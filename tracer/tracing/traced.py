@@ -14,11 +14,11 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import numpy as np
 
 from ops.errors import ArgumentError, TraceError, TracerError
-from tracer.config import CONFIG
+from tracer.core.config import CONFIG
+from tracer.core.modes import MODES
+from tracer.core.source_lines import name_of
 from tracer.dispatch import located
 from tracer.graph import Graph
-from tracer.modes import MODES
-from tracer.source import name_of
 from tracer.tensor import Tensor
 from tracer.tracing.binding import Binding
 from tracer.tracing.entry import Entry, Turned

@@ -8,11 +8,10 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
+from tracer.core.modes import MODES
 from tracer.graph import Origin
-from tracer.modes import MODES
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_ROOT = os.path.dirname(_HERE)
+_ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 _OWN = tuple(os.path.join(_ROOT, package) + os.sep for package in ("tracer", "ops", "codegen"))
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = tuple(os.path.join(_PYTHON, f"{kind}-packages") for kind in ("site", "dist"))
