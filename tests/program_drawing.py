@@ -19,7 +19,7 @@ from ops.operator import TABLE, ArrayData, Operator, Sample
 from ops.samples import special_values
 from ops.types import Type, is_floating, numpy_dtype
 from tracer.dispatch import run_reference
-from tracer.graph import Graph, GraphBuilder, Origin, Value
+from tracer.ir.graph import Graph, GraphBuilder, Origin, Value
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

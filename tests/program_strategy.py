@@ -20,7 +20,7 @@ from tests.program_recipes import recipes_of
 from tracer.autograd.compiled_history import replay
 from tracer.autograd.engine import grad
 from tracer.dispatch import BUILDER
-from tracer.graph import Graph, Value
+from tracer.ir.graph import Graph, Value
 from tracer.recording import Recorder, recording
 from tracer.tensor import Tensor
 

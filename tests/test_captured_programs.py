@@ -17,8 +17,8 @@ import pytest
 import tracer
 from tests.view_programs import Program, Step, apply_step, draw, leaves, loss, run
 from tracer import trace
-from tracer.graph import Graph
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph
+from tracer.ir.interpreter import interpret
 from tracer.tensor import Tensor
 
 Array = np.ndarray[Any, Any]

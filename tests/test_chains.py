@@ -20,8 +20,8 @@ import pytest
 
 import tracer
 from tracer import ir, passes, trace
-from tracer.graph import Graph, Node
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph, Node
+from tracer.ir.interpreter import interpret
 from tracer.lowering.fuse import Fusion
 
 USER_OPERATORS = 60_000  # 100,000 nodes: a Python number becomes a node of its own

@@ -23,7 +23,7 @@ from ops.types import Type
 from tests.plain_programs import PlainProgram
 from tracer.dispatch import run_reference
 from tracer.execution import Executable
-from tracer.graph import GraphBuilder, Value
+from tracer.ir.graph import GraphBuilder, Value
 from tracer.lowering import fuse
 from tracer.tensor import Tensor
 

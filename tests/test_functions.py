@@ -17,8 +17,8 @@ from ops.table import TABLE
 from ops.types import DTYPES, Type, numpy_dtype
 from tracer import Tensor
 from tracer.functions import methods
-from tracer.graph import Graph, Value
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph, Value
+from tracer.ir.interpreter import interpret
 from tracer.nn import functional
 from tracer.recording import Recorder, recording
 

@@ -15,7 +15,7 @@ from codegen.kernels import statistics
 from ops.types import Type
 from tracer import nn, optim, trace
 from tracer.execution import Executable
-from tracer.graph import GraphBuilder
+from tracer.ir.graph import GraphBuilder
 from tracer.lowering.report import Plan
 from tracer.tensor import Tensor
 

@@ -18,7 +18,7 @@ from tests.plain_programs import PlainLowering, PlainProgram, same_bits
 from tests.program_strategy import Seeded, gradients, program, with_updates
 from tracer import passes
 from tracer.execution import Executable
-from tracer.graph import Graph, GraphBuilder, Value
+from tracer.ir.graph import Graph, GraphBuilder, Value
 from tracer.lowering.assemble import Lowering
 from tracer.lowering.layout import Buffer
 from tracer.lowering.memory_plan import ALIGNMENT, plan_memory

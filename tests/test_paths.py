@@ -15,7 +15,7 @@ import tracer
 import tracer.nn.functional as F
 from ops.types import Type
 from tracer import nn, optim, random, trace
-from tracer.graph import GraphBuilder
+from tracer.ir.graph import GraphBuilder
 from tracer.tracing import evaluation, stages
 from tracer.tracing.paths import SignaturePaths
 

@@ -15,7 +15,7 @@ from tests.test_trace import array, mlp, training_step
 from tracer import random, trace
 from tracer.core.config import CONFIG
 from tracer.execution import Executable
-from tracer.graph import GraphBuilder
+from tracer.ir.graph import GraphBuilder
 
 python = pytest.mark.kernels("python")
 

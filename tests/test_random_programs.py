@@ -39,8 +39,8 @@ from tests.test_onnx_table import LIMITS
 from tracer import ir, passes
 from tracer.dispatch import run_reference
 from tracer.execution import Executable
-from tracer.graph import Graph
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph
+from tracer.ir.interpreter import interpret
 from tracer.lowering import steps
 from tracer.onnx import export_graph
 from tracer.passes.dead_code import remove_dead_code

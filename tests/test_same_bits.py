@@ -20,7 +20,7 @@ import tracer.nn.functional as F
 from codegen.spec import CHUNK
 from tests.cpus import AVX2, has
 from tracer import passes, trace
-from tracer.interpret import interpret
+from tracer.ir.interpreter import interpret
 from tracer.lowering.assemble import CHUNK_ELEMENTS
 
 Array = np.ndarray[Any, Any]

@@ -18,8 +18,8 @@ from ops.table import TABLE
 from ops.types import Type
 from tracer.functions.assignment import updated
 from tracer.functions.subscripts import get_item
-from tracer.graph import Graph
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph
+from tracer.ir.interpreter import interpret
 from tracer.recording import Recorder, recording
 from tracer.tensor import Tensor
 

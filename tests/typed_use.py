@@ -9,7 +9,7 @@ from typing import assert_type
 
 import tracer
 from tracer import Tensor
-from tracer.graph import Graph
+from tracer.ir.graph import Graph
 
 
 @tracer.trace

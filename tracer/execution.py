@@ -18,7 +18,7 @@ from codegen.memory import allocate
 from ops.errors import ArgumentError
 from ops.types import Type, short
 from tracer.core.modes import MODES
-from tracer.graph import Graph, Value
+from tracer.ir.graph import Graph, Value
 from tracer.sharing import Sharing
 from tracer.tensor import Tensor, intern, is_plain
 

@@ -21,10 +21,10 @@ from ops.operator import Attributes, Operator, lookup
 from ops.types import Type, short
 from tracer.autograd.history import next_sequence
 from tracer.autograd.hooks import RemovableHandle
-from tracer.calls import Site
 from tracer.core.modes import MODES
 from tracer.core.source_lines import here
-from tracer.graph import GraphBuilder, Node, Origin, Value
+from tracer.ir.call_sites import Site
+from tracer.ir.graph import GraphBuilder, Node, Origin, Value
 from tracer.kept import ABSENT, Before, leaves_of
 from tracer.picked import PickedParts
 from tracer.standings import Standings

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracer.core.modes import Flag
-from tracer.graph import GraphBuilder, Node, Value
+from tracer.ir.graph import GraphBuilder, Node, Value
 from tracer.tensor import Tensor
 from tracer.view_links import part_of
 from tracer.views import refresh

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tracer.autograd.history import Node as HistoryNode
     from tracer.autograd.hooks import AccumulateGrad
     from tracer.functions.methods import Methods
-    from tracer.graph import Value
+    from tracer.ir.graph import Value
     from tracer.recording import Recorder
     from tracer.view_links import View
 else:

@@ -14,7 +14,7 @@ from ops.movement import contiguous_strides
 from ops.operator import Application, Attributes, Operator
 from ops.types import Type
 from tracer.core.modes import MODES
-from tracer.graph import GraphBuilder, Value
+from tracer.ir.graph import GraphBuilder, Value
 from tracer.tensor import Tensor
 
 

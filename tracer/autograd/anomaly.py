@@ -20,7 +20,7 @@ from ops.errors import AnomalyError, ArgumentError, TraceError
 from ops.types import Type, is_floating, short
 from tracer.core.modes import MODES
 from tracer.dispatch import located
-from tracer.graph import Graph, Node, Value
+from tracer.ir.graph import Graph, Node, Value
 from tracer.tensor import Array, Tensor
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from ops.errors import GradError
 from ops.types import Type, short
 from tracer.autograd.graph import packed, unpacked
 from tracer.autograd.history import Node, changed_at, edge_of, next_sequence
-from tracer.calls import Applied
 from tracer.core.modes import MODES, no_grad
 from tracer.core.source_lines import here
 from tracer.dispatch import Unsaved
-from tracer.graph import Graph
+from tracer.ir.call_sites import Applied
+from tracer.ir.graph import Graph
 from tracer.passes.inline import inline_calls
 from tracer.tensor import Tensor
 

@@ -22,7 +22,7 @@ from tracer.dispatch import located
 from tracer.functions.creation import as_tensor, copied
 from tracer.functions.mutation import require_changeable
 from tracer.functions.public import public
-from tracer.graph import Value
+from tracer.ir.graph import Value
 from tracer.symbolic import form_of
 from tracer.tensor import Tensor
 from tracer.views import set_history

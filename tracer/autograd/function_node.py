@@ -26,7 +26,7 @@ from tracer.core.modes import MODES
 from tracer.core.source_lines import here
 from tracer.dispatch import BUILDER, Unsaved
 from tracer.functions.creation import as_tensor
-from tracer.graph import Value
+from tracer.ir.graph import Value
 from tracer.tensor import Tensor
 from tracer.views import frozen
 

@@ -24,7 +24,7 @@ from tracer.autograd.hooks import (
 from tracer.core.modes import INFERENCE, MODES
 from tracer.core.source_lines import here
 from tracer.dispatch import BUILDER, Unsaved
-from tracer.graph import GraphBuilder, Value
+from tracer.ir.graph import GraphBuilder, Value
 from tracer.tensor import Tensor
 from tracer.views import HISTORY, frozen, snapshot
 

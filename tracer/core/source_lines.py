@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from tracer.core.modes import MODES
-from tracer.graph import Origin
+from tracer.ir.graph import Origin
 
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 _OWN = tuple(os.path.join(_ROOT, package) + os.sep for package in ("tracer", "ops", "codegen"))

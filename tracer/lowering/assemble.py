@@ -12,7 +12,7 @@ from ops.compute import Reduction, Replacement, Strided, View
 from ops.movement import contiguous_strides
 from ops.operator import lookup
 from ops.types import Type
-from tracer.graph import Graph, GraphBuilder, Node, Value
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value
 from tracer.lowering.axes import fresh
 from tracer.lowering.fuse import Fusion
 from tracer.lowering.groups import Group, Step

@@ -14,7 +14,7 @@ import numpy as np
 from codegen.memory import allocate
 from ops.compute import Gather, Host, Scatter
 from ops.errors import BoundsError, ShapeError, TracerError
-from tracer.graph import Graph, GraphBuilder, Node, Value, used
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value, used
 
 if TYPE_CHECKING:
     from tracer.execution import Executable

@@ -21,7 +21,7 @@ from ops.compute import Host
 from ops.errors import ArgumentError, TracerError
 from tracer.core.config import CONFIG
 from tracer.dispatch import run_reference
-from tracer.graph import Graph, Node
+from tracer.ir.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.memory_plan import plan_memory
 from tracer.lowering.placement import Placement

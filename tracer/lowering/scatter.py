@@ -7,7 +7,7 @@ from collections.abc import Callable
 from codegen.spec import Axis, KernelSpec, Let, Load, Operand, Schedule, Stage, Statement, Store
 from ops.compute import Scatter
 from ops.reductions import lane
-from tracer.graph import Node, Value
+from tracer.ir.graph import Node, Value
 from tracer.lowering.groups import Group
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.specify import Bound

@@ -16,7 +16,7 @@ from typing import Any
 from codegen.schedule import schedule_for
 from codegen.spec import Combine, Fold, KernelSpec, Load, Schedule, Stage, Statement, Store
 from ops.compute import Effort, Scalar, ScalarFunction
-from tracer.graph import Value
+from tracer.ir.graph import Value
 from tracer.lowering.accesses import Access, Accesses
 from tracer.lowering.groups import Group, Shape, Step
 from tracer.lowering.iteration import Iteration

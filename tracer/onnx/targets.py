@@ -14,7 +14,7 @@ import numpy as np
 
 from ops.errors import ExportError
 from tracer.core.modes import no_grad
-from tracer.graph import Graph, GraphBuilder, Value
+from tracer.ir.graph import Graph, GraphBuilder, Value
 from tracer.nn.module import Module
 from tracer.onnx.dynamic import NONE, Aliases, with_symbols
 from tracer.tensor import Tensor

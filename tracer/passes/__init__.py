@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tracer.core.config import CONFIG
-from tracer.graph import Graph
+from tracer.ir.graph import Graph
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
 from tracer.passes.inline import inline_calls

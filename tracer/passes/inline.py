@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ops.compute import Control
-from tracer.calls import inlined
-from tracer.graph import Graph, GraphBuilder, Node, Value, rebuild
+from tracer.ir.call_sites import inlined
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value, rebuild
 
 
 def inline_calls(graph: Graph) -> Graph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.compute import Constant, Scalar, Size
-from tracer.graph import Graph, GraphBuilder, Node, Value
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value
 
 LONGEST = 8  # operations in a chain that is worth repeating
 

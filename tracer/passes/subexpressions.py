@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracer.graph import Graph, GraphBuilder, Node, Value, rebuild
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value, rebuild
 
 
 def share_subexpressions(graph: Graph) -> Graph:

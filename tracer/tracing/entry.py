@@ -19,7 +19,7 @@ from tracer.core.modes import MODES, enable_grad
 from tracer.dispatch import BUILDER
 from tracer.execution import Executable
 from tracer.functions.mutation import require_history
-from tracer.graph import Graph, used
+from tracer.ir.graph import Graph, used
 from tracer.recording import held_by
 from tracer.tensor import Tensor, intern
 from tracer.tracing.guarded import Departure, GuardedExecutable

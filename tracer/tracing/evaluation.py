@@ -13,8 +13,8 @@ import numpy as np
 
 from tracer.core.modes import MODES
 from tracer.dispatch import compute
-from tracer.graph import Graph, Node, Value
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph, Node, Value
+from tracer.ir.interpreter import interpret
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 256 << 20  # kept between questions; what is dropped is computed again

@@ -17,7 +17,7 @@ from typing import Any
 from tracer import passes
 from tracer.core.modes import MODES
 from tracer.execution import Executable, Kernels, look_for_anomalies
-from tracer.graph import Graph, Node
+from tracer.ir.graph import Graph, Node
 from tracer.lowering.checks import index_tests, refusal
 from tracer.passes.inline import inline_calls
 from tracer.tensor import Tensor

@@ -16,7 +16,7 @@ from ops.errors import TraceError, TracerError
 from ops.types import is_floating, short
 from tracer.core.source_lines import user_line
 from tracer.dispatch import located
-from tracer.graph import Value
+from tracer.ir.graph import Value
 
 if TYPE_CHECKING:
     from tracer.recording import Recorder

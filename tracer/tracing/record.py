@@ -12,10 +12,10 @@ import optree
 from ops.errors import TraceError
 from tracer.autograd.compiled_history import Outside
 from tracer.autograd.hooks import refuse_left_over
-from tracer.calls import fold
 from tracer.core.modes import MODES, Flag, Untracked
 from tracer.functions.creation import copied
-from tracer.graph import Graph, Value
+from tracer.ir.call_sites import fold
+from tracer.ir.graph import Graph, Value
 from tracer.kept import At, OneAt, SetAnew, leaves_with_accessors, refuse_grown, refuse_objects
 from tracer.recording import Change, Holder, Recorder, recording
 from tracer.standings import Flags

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracer.calls import Applied
 from tracer.core.modes import Flag
-from tracer.graph import Graph, Node
+from tracer.ir.call_sites import Applied
+from tracer.ir.graph import Graph, Node
 from tracer.recording import Capture, Holder, ScalarCapture
 from tracer.tensor import Tensor
 from tracer.tracing.aliases import Alias

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ops.compute import Contraction
-from tracer.graph import Graph, Node, Value
+from tracer.ir.graph import Graph, Node, Value
 
 WORTH_A_STAGE = 1 << 20  # elements read and written, which take a few hundred microseconds
 MOST_STAGES = 32

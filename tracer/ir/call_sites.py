@@ -14,7 +14,7 @@ from typing import Any
 from ops.attributes import Attributes
 from ops.forms import Form
 from ops.operator import lookup
-from tracer.graph import Graph, GraphBuilder, Node, Origin, Value
+from tracer.ir.graph import Graph, GraphBuilder, Node, Origin, Value
 
 
 @dataclass(slots=True)
