@@ -43,9 +43,9 @@ from tracer.ir.graph import Graph
 from tracer.ir.interpreter import interpret
 from tracer.lowering import steps
 from tracer.onnx import export_graph
+from tracer.passes.common_subexpressions import share_subexpressions
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
-from tracer.passes.subexpressions import share_subexpressions
 from tracer.tensor import Tensor
 
 Array = np.ndarray[Any, Any]

@@ -14,10 +14,10 @@ from tracer.dispatch import run_reference
 from tracer.ir import verify
 from tracer.ir.graph import Graph, GraphBuilder, Origin
 from tracer.ir.interpreter import interpret
+from tracer.passes.common_subexpressions import share_subexpressions
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
 from tracer.passes.simplify import simplify
-from tracer.passes.subexpressions import share_subexpressions
 
 OPERATORS = list(table.TABLE.values())
 

@@ -18,7 +18,7 @@ from tracer.core.source_lines import here
 from tracer.dispatch import Unsaved
 from tracer.ir.call_sites import Applied
 from tracer.ir.graph import Graph
-from tracer.passes.inline import inline_calls
+from tracer.passes.inline_calls import inline_calls
 from tracer.tensor import Tensor
 
 
