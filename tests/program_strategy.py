@@ -22,7 +22,7 @@ from tracer.autograd.engine import grad
 from tracer.dispatch import BUILDER
 from tracer.ir.graph import Graph, Value
 from tracer.recording import Recorder, recording
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 OPERATORS = tuple(op for op in TABLE.values() if not isinstance(op.compute, Control))
 

@@ -19,7 +19,7 @@ from tests.view_programs import Program, Step, apply_step, draw, leaves, loss, r
 from tracer import trace
 from tracer.ir.graph import Graph
 from tracer.ir.interpreter import interpret
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 VARIABLES = 2  # leaves that require a gradient come first

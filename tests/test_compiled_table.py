@@ -25,7 +25,7 @@ from tracer.dispatch import run_reference
 from tracer.execution import Executable
 from tracer.ir.graph import GraphBuilder, Value
 from tracer.lowering import fuse
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 WALKED = [op for op in TABLE.values() if not isinstance(op.compute, Control)]

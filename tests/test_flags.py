@@ -20,7 +20,7 @@ from ops.table import TABLE
 from ops.types import FLOATING
 from tracer import GradError, TraceError, Variable, dispatch, nn, optim, trace
 from tracer.dispatch import apply_operator
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.tracing.launch import MISS
 
 OPERATORS = tuple(o for o in TABLE.values() if not o.block_names and o.inputs)

@@ -25,7 +25,7 @@ import pytest
 import tracer
 from codegen import memory
 from tracer import ArgumentError, TraceError, nn, optim, trace
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 # What is shown here lies above kernels. Compiled too: whatever is about memory, results, failures and threads.
 pytestmark = pytest.mark.kernels("python")

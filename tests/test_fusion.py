@@ -17,7 +17,7 @@ from tracer import nn, optim, trace
 from tracer.execution import Executable
 from tracer.ir.graph import GraphBuilder
 from tracer.lowering.report import Plan
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

@@ -23,7 +23,7 @@ from tracer.lowering.assemble import Lowering
 from tracer.lowering.layout import Buffer
 from tracer.lowering.memory_plan import ALIGNMENT, plan_memory
 from tracer.lowering.program import Planned
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 Life = tuple[int, int, int]  # bytes, first row, last row

@@ -46,7 +46,7 @@ from tracer.onnx import export_graph
 from tracer.passes.common_subexpressions import share_subexpressions
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 onnxruntime.set_default_logger_severity(4)

@@ -21,7 +21,7 @@ from tracer.functions.subscripts import get_item
 from tracer.ir.graph import Graph
 from tracer.ir.interpreter import interpret
 from tracer.recording import Recorder, recording
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

@@ -99,7 +99,7 @@ from tracer.random import manual_seed as manual_seed
 from tracer.random import rand as rand
 from tracer.random import randint as randint
 from tracer.random import randn as randn
-from tracer.tensor import Tensor as Tensor
+from tracer.tensors.tensor import Tensor as Tensor
 from tracer.tracing import trace as trace
 
 _configure_logging()

@@ -16,8 +16,8 @@ from ops.types import Type
 from tracer.functions.public import public
 from tracer.random import Generator, default_generator
 from tracer.state import array_of_value, outside_traces, write
-from tracer.tensor import Tensor
 from tracer.tensor_file import Array, Path, checked_names, read_file, write_file
+from tracer.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracer.nn.module import Module

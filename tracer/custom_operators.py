@@ -35,7 +35,7 @@ from tracer.dispatch import apply_operator, located
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.symbolic import build_form
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 _ULP = 16.0  # between compiled results and the function run by Python: each has rounding of its own
 

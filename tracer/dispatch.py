@@ -17,8 +17,8 @@ from ops.types import Type, is_floating
 from tracer.core.config import CONFIG
 from tracer.core.modes import INFERENCE, MODES, Flag, Untracked, untracked
 from tracer.core.source_lines import user_line
-from tracer.tensor import Tensor
-from tracer.view_links import link
+from tracer.tensors.tensor import Tensor
+from tracer.tensors.view import link
 
 
 def apply(name: str, *inputs: Tensor, **attrs: Any) -> Any:

@@ -20,7 +20,7 @@ from ops.types import Type, short
 from tracer.core.modes import MODES
 from tracer.ir.graph import Graph, Value
 from tracer.sharing import Sharing
-from tracer.tensor import Tensor, intern, is_plain
+from tracer.tensors.tensor import Tensor, intern, is_plain
 
 _LOG = logging.getLogger("tracer.fusion")
 

@@ -16,7 +16,7 @@ from typing import Any
 import optree
 
 from ops.errors import TraceError
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 NAMESPACE = "tracer"
 ABSENT = object()

@@ -27,7 +27,7 @@ from tracer.functions import (
 from tracer.functions.creation import as_tensor, cast, copied
 from tracer.functions.subscripts import get_item
 from tracer.numpy_reductions import REDUCTIONS, refuse, write_out
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Function = Callable[..., Any]
 

@@ -20,7 +20,7 @@ from tracer.functions.creation import cast
 from tracer.functions.public import public
 from tracer.numpy_functions import FUNCTIONS
 from tracer.numpy_reductions import write_out
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Function = Callable[..., Any]
 

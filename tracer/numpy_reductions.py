@@ -13,7 +13,7 @@ from tracer.core.modes import MODES
 from tracer.functions import arithmetic, movement, reductions
 from tracer.functions.creation import as_tensor, cast
 from tracer.functions.mutation import copy_into
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Function = Callable[..., Any]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ops.errors import TraceError
 from ops.types import short
 from tracer.core.source_lines import user_line
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracer.standings import Standings

@@ -26,7 +26,7 @@ from tracer.functions.creation import as_shape, as_tensor, cast, fresh
 from tracer.functions.logic import bitwise_and, bitwise_right_shift
 from tracer.functions.public import public
 from tracer.recording import assign
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Shape = int | Sequence[int]
 _WORD = 0xFFFFFFFF

@@ -28,7 +28,7 @@ from tracer.ir.graph import GraphBuilder, Node, Origin, Value
 from tracer.kept import ABSENT, Before, leaves_of
 from tracer.picked import PickedParts
 from tracer.standings import Standings
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.views import refresh, write
 
 if TYPE_CHECKING:

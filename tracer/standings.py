@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tracer.core.modes import Flag
 from tracer.ir.graph import GraphBuilder, Node, Value
-from tracer.tensor import Tensor
-from tracer.view_links import part_of
+from tracer.tensors.tensor import Tensor
+from tracer.tensors.view import part_of
 from tracer.views import refresh
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ops.reference import as_dtype
 from ops.types import Type, dtype_name, is_floating, numpy_dtype, short
 from tracer.core.modes import MODES
 from tracer.recording import assign
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

@@ -17,7 +17,7 @@ from ops.forms import SUFFIXES, Form, FormNode, Operand, Reference
 from ops.types import Type
 from tracer.core.modes import MODES
 from tracer.functions.creation import array_of
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class SymbolicValue:

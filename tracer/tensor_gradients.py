@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tracer.autograd.history import Node as HistoryNode
     from tracer.autograd.hooks import RemovableHandle
-    from tracer.tensor import Tensor
+    from tracer.tensors.tensor import Tensor
 
 
 class GradientMethods:

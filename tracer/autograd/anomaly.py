@@ -21,7 +21,7 @@ from ops.types import Type, is_floating, short
 from tracer.core.modes import MODES
 from tracer.dispatch import located
 from tracer.ir.graph import Graph, Node, Value
-from tracer.tensor import Array, Tensor
+from tracer.tensors.tensor import Array, Tensor
 
 if TYPE_CHECKING:
     from tracer.autograd.history import Node as HistoryNode

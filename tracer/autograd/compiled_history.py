@@ -19,7 +19,7 @@ from tracer.dispatch import Unsaved
 from tracer.ir.call_sites import Applied
 from tracer.ir.graph import Graph
 from tracer.passes.inline_calls import inline_calls
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class CompiledNode(Node):

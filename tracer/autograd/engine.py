@@ -11,7 +11,7 @@ from tracer.autograd import hooks
 from tracer.autograd.walk import Pairs, Walk, key_of
 from tracer.core.modes import MODES, enable_grad, no_grad
 from tracer.dispatch import BUILDER, located
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Tensors = Tensor | Sequence[Tensor]
 

@@ -19,7 +19,7 @@ from tracer.autograd.variables import flatten, unflatten
 from tracer.core.modes import inference_mode
 from tracer.core.source_lines import name_of
 from tracer.functions.public import public
-from tracer.tensor import Array, Tensor
+from tracer.tensors.tensor import Array, Tensor
 
 
 @public

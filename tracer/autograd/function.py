@@ -24,7 +24,7 @@ from tracer.functions.mutation import require_changeable
 from tracer.functions.public import public
 from tracer.ir.graph import Value
 from tracer.symbolic import form_of
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.views import set_history
 
 _ARRAYS = (np.ndarray, np.generic)

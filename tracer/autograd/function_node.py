@@ -27,7 +27,7 @@ from tracer.core.source_lines import here
 from tracer.dispatch import BUILDER, Unsaved
 from tracer.functions.creation import as_tensor
 from tracer.ir.graph import Value
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.views import frozen
 
 

@@ -33,7 +33,7 @@ from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, cast, zeros_like
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_of
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 # ---- gradients of scalar functions ---------------------------------------------------------------
 

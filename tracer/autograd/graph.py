@@ -13,7 +13,7 @@ from ops.types import short
 from tracer.autograd.hooks import require_callable
 from tracer.core.modes import MODES, no_grad
 from tracer.core.source_lines import name_of
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class saved_tensors_hooks:  # noqa: N801 - PyTorch's name

@@ -25,7 +25,7 @@ from tracer.core.modes import INFERENCE, MODES
 from tracer.core.source_lines import here
 from tracer.dispatch import BUILDER, Unsaved
 from tracer.ir.graph import GraphBuilder, Value
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.views import HISTORY, frozen, snapshot
 
 _sequence = itertools.count()

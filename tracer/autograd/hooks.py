@@ -15,7 +15,7 @@ from ops.errors import ArgumentError, GradError, TraceError
 from ops.types import Type, short
 from tracer.core.modes import MODES
 from tracer.core.source_lines import name_of, user_line
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 _ids = itertools.count()
 

@@ -29,7 +29,7 @@ from tracer.functions.creation import as_tensor, cast, zeros
 from tracer.functions.joining import stack
 from tracer.functions.movement import reshape
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def jacobian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from tracer.autograd.compiled_history import Outside
 from tracer.core.modes import MODES
 from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, cast, zeros_like
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 NAMESPACE = "tracer"
 ArgNums = int | Sequence[int]

@@ -16,7 +16,7 @@ from tracer.autograd import anomaly, hooks
 from tracer.autograd.history import Node, edge_of
 from tracer.core.modes import MODES
 from tracer.dispatch import BUILDER
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Pairs = list[tuple[Tensor, Tensor]]
 

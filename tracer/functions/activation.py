@@ -12,7 +12,7 @@ from tracer.functions.arithmetic import maximum
 from tracer.functions.creation import as_tensor, ones
 from tracer.functions.public import public
 from tracer.functions.reductions import Axis, as_axes
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 @public

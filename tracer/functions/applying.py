@@ -11,7 +11,7 @@ from ops.types import is_floating
 from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, cast
 from tracer.functions.promotion import prepare
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def elementwise(name: str, *operands: Any, floating: bool = False, **attrs: Any) -> Tensor:

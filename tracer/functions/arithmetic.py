@@ -15,7 +15,7 @@ from tracer.functions.applying import elementwise, strong, unary_floating
 from tracer.functions.creation import as_tensor, cast, copied, has_tensors
 from tracer.functions.promotion import number_type, prepare
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 # ---- the four operations -------------------------------------------------------------------------
 

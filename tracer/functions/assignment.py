@@ -34,7 +34,7 @@ from tracer.functions.subscripts import (
     parts_of,
     slices_of,
 )
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Shape = tuple[Size, ...]
 

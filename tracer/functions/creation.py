@@ -17,7 +17,7 @@ from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, numpy_dtype
 from tracer.core.modes import INFERENCE, MODES
 from tracer.dispatch import apply, constant
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 _ATOMS = frozenset((bool, int, float))
 Size = int | Dim

@@ -20,7 +20,7 @@ from tracer.functions.creation import cast
 from tracer.functions.movement import reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Labels = tuple[str, ...]
 

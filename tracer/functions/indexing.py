@@ -19,7 +19,7 @@ from tracer.functions.applying import strong
 from tracer.functions.creation import as_tensor, cast, fresh
 from tracer.functions.promotion import number, number_type
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Size = int | Dim
 

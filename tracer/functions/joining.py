@@ -18,7 +18,7 @@ from tracer.functions.creation import Size, as_sizes, as_tensor, fresh
 from tracer.functions.movement import expand_dims, ints, reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def _operands(arrays: Any, name: str) -> list[Tensor]:

@@ -14,7 +14,7 @@ from tracer.functions.movement import expand_dims, ints, permute_dims, reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_over
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def _operands(x1: Any, x2: Any, name: str, least: int) -> tuple[Tensor, Tensor]:

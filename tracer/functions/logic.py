@@ -14,7 +14,7 @@ from tracer.functions.creation import as_tensor, cast, copied, full
 from tracer.functions.data_types import finfo
 from tracer.functions.promotion import fits, number_type, prepare
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 # ---- comparisons ---------------------------------------------------------------------------------
 

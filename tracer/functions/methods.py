@@ -13,7 +13,7 @@ from tracer.functions.methods_in_place import InPlace
 from tracer.functions.methods_movement import Indexing, Movement
 from tracer.functions.methods_reductions import Products, Reductions
 from tracer.functions.operators import Operators
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 FAMILIES = (Operators, Elementwise, Conversions, Reductions, Products, Movement, Indexing, InPlace)
 

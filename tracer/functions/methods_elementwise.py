@@ -14,7 +14,7 @@ from tracer.functions.creation import Shape, as_tensor, cast, copied
 from tracer.functions.mutation import writeable
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.views import write
 
 

@@ -15,7 +15,7 @@ from tracer.functions.methods_elementwise import Elementwise, masked_fill
 from tracer.functions.methods_movement import Indexing
 from tracer.functions.mutation import change, copy_into
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 _change = public(change)
 _copy_into = public(copy_into)

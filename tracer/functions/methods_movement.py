@@ -18,7 +18,7 @@ from tracer.functions.methods_reductions import axis_of
 from tracer.functions.movement import Axes
 from tracer.functions.public import public
 from tracer.functions.subscripts import get_item
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Sizes = int | Dim | Sequence[int | Dim]
 

@@ -17,7 +17,7 @@ from tracer.functions.indexing import nonzero
 from tracer.functions.joining import stack
 from tracer.functions.public import public
 from tracer.functions.reductions import Axis
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class Extremum(NamedTuple):

@@ -17,7 +17,7 @@ from ops.types import is_floating, is_integer, short
 from tracer.core.modes import INFERENCE, MODES, Untracked, no_grad
 from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, cast
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.views import current, snapshot, write
 
 

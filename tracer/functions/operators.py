@@ -21,7 +21,7 @@ from tracer.functions.joining import unstack
 from tracer.functions.mutation import update
 from tracer.functions.public import public
 from tracer.functions.subscripts import get_item
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 _OPERANDS = (Tensor, int, float, np.ndarray, np.generic, list, tuple, Dim)
 Binary = Callable[[Any, Any], Tensor]

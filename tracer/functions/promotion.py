@@ -15,7 +15,7 @@ from ops.types import DEFAULT_FLOAT, Type, is_floating, is_integer, numpy_dtype
 from tracer.core.modes import MODES
 from tracer.dispatch import apply, constant
 from tracer.functions.creation import as_tensor, cast
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 _NUMBER_TYPES = {
     bool: Type("bool", (), True),

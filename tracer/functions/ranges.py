@@ -13,7 +13,7 @@ from ops.types import DEFAULT_FLOAT, DEFAULT_INTEGER, dtype_name, is_floating
 from tracer.dispatch import apply, constant
 from tracer.functions.creation import Size, as_tensor, cast
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def _python_number(x: Any) -> Any:

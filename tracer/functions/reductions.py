@@ -12,7 +12,7 @@ from tracer.functions.applying import as_floating, elementwise, strong
 from tracer.functions.creation import as_tensor, cast
 from tracer.functions.logic import as_truth
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Axis = int | tuple[int, ...] | None
 

@@ -15,7 +15,7 @@ from tracer.functions.creation import as_tensor
 from tracer.functions.indexing import same_type
 from tracer.functions.public import public
 from tracer.functions.subscripts import bounds_of
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def _part(x: Tensor, view: str, attrs: dict[str, Any]) -> Any:

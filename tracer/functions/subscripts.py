@@ -22,7 +22,7 @@ from tracer.dispatch import apply
 from tracer.functions.creation import as_tensor, fresh
 from tracer.functions.indexing import Size, as_indices, linear_index, where_true
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,4 +43,4 @@ from tracer.nn.modules.shape import Flatten as Flatten
 from tracer.nn.modules.shape import Identity as Identity
 from tracer.nn.modules.shape import Unflatten as Unflatten
 from tracer.nn.modules.sparse import Embedding as Embedding
-from tracer.parameter import Parameter as Parameter
+from tracer.tensors.parameter import Parameter as Parameter

@@ -34,7 +34,7 @@ from tracer.nn.losses import l1_loss as l1_loss
 from tracer.nn.losses import mse_loss as mse_loss
 from tracer.nn.losses import nll_loss as nll_loss
 from tracer.nn.losses import smooth_l1_loss as smooth_l1_loss
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 # ---- activations ---------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from tracer.autograd.variables import flatten, unflatten
 from tracer.core.modes import MODES
 from tracer.core.source_lines import here, name_of
 from tracer.dispatch import Unsaved, located
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.views import frozen
 
 Gradients = tuple[Tensor | None, ...]

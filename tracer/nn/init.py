@@ -18,7 +18,7 @@ from tracer.functions.creation import full
 from tracer.functions.public import public
 from tracer.functions.ranges import eye
 from tracer.recording import assign
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 _GAINS = {
     "linear": 1.0,

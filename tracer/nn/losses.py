@@ -21,7 +21,7 @@ from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.functions.reductions import mean
 from tracer.functions.reductions import sum as sum_over
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def _check_reduction(reduction: str) -> None:

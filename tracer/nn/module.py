@@ -14,9 +14,9 @@ from tracer.dispatch import located
 from tracer.functions.public import public
 from tracer.nn.hooks import HookedModule, call_with_hooks
 from tracer.nn.tree import ModuleTree
-from tracer.parameter import Parameter
 from tracer.state import Array, fitted, outside_traces, require_writable, write
-from tracer.tensor import Tensor
+from tracer.tensors.parameter import Parameter
+from tracer.tensors.tensor import Tensor
 
 _Self = TypeVar("_Self", bound="Module")
 _GROUPS = ("_parameters", "_buffers", "_modules")

@@ -13,7 +13,7 @@ from typing import Any
 from ops.dims import Dim
 from ops.errors import ExportError
 from ops.types import Type
-from tracer.tensor import intern
+from tracer.tensors.tensor import intern
 from tracer.tracing.signature import Leaf
 
 

@@ -17,14 +17,14 @@ from tracer.core.modes import no_grad
 from tracer.ir.graph import Graph, GraphBuilder, Value
 from tracer.nn.module import Module
 from tracer.onnx.dynamic import NONE, Aliases, with_symbols
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
+from tracer.tensors.view import part_of
 from tracer.tracing.access import Path
 from tracer.tracing.guards import build_guard
 from tracer.tracing.record import NeedNumber, record
 from tracer.tracing.recorded import Output, Recorded
 from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 from tracer.tracing.traced import TracedFunction
-from tracer.view_links import part_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tracer.functions.promotion import number
 from tracer.optim.optimizer import Optimizer
 from tracer.optim.options import Options, checked
 from tracer.recording import assign, is_nonzero, scalar
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class Adam(Optimizer):

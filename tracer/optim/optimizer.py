@@ -20,7 +20,7 @@ from tracer.functions.public import public
 from tracer.optim.options import Options, plain
 from tracer.recording import assign
 from tracer.state import Array, fitted, outside_traces, write
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class Optimizer:

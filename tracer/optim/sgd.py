@@ -10,7 +10,7 @@ from tracer.dispatch import located
 from tracer.optim.optimizer import Optimizer
 from tracer.optim.options import Options, checked
 from tracer.recording import assign, is_nonzero, scalar
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class SGD(Optimizer):

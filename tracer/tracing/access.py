@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 _LIBRARIES = ("numpy", "tracer", "ops", "codegen")
 _NOT_USERS = frozenset((*_LIBRARIES, "builtins", "abc", "typing", "enum", "collections"))

@@ -17,8 +17,8 @@ from numpy.lib.stride_tricks import as_strided
 from ops.operator import Attributes, Operator
 from tracer.core.modes import enable_grad, no_grad
 from tracer.dispatch import apply_operator
-from tracer.tensor import Tensor
-from tracer.view_links import steps_of
+from tracer.tensors.tensor import Tensor
+from tracer.tensors.view import steps_of
 
 
 @dataclass(frozen=True, slots=True)

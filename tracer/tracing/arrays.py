@@ -16,7 +16,7 @@ import numpy as np
 
 from ops.errors import TraceError
 from tracer.core.source_lines import shown
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.tracing.values import Named
 
 MOST_BYTES = 1 << 16  # of an array whose elements are compared at every call: microseconds

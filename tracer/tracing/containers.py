@@ -10,7 +10,7 @@ from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
 from ops.errors import TraceError
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.tracing.kinds import is_plain, same
 from tracer.tracing.reads import Found
 

@@ -21,7 +21,7 @@ from tracer.execution import Executable
 from tracer.functions.mutation import require_history
 from tracer.ir.graph import Graph, used
 from tracer.recording import held_by
-from tracer.tensor import Tensor, intern
+from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.guarded import Departure, GuardedExecutable
 from tracer.tracing.guards import build_guard
 from tracer.tracing.questions import Question

@@ -20,7 +20,7 @@ from tracer.execution import Executable, Kernels, look_for_anomalies
 from tracer.ir.graph import Graph, Node
 from tracer.lowering.checks import index_tests, refusal
 from tracer.passes.inline_calls import inline_calls
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.tracing.stages import Stage, cut
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.tracing.bytecode import assigned_once, operations
 from tracer.tracing.kinds import (
     KEYED,

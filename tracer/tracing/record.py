@@ -19,7 +19,7 @@ from tracer.ir.graph import Graph, Value
 from tracer.kept import At, OneAt, SetAnew, leaves_with_accessors, refuse_grown, refuse_objects
 from tracer.recording import Change, Holder, Recorder, recording
 from tracer.standings import Flags
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.arrays import NamedArrays
 from tracer.tracing.containers import NamedLists

@@ -10,7 +10,7 @@ from tracer.core.modes import Flag
 from tracer.ir.call_sites import Applied
 from tracer.ir.graph import Graph, Node
 from tracer.recording import Capture, Holder, ScalarCapture
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.tracing.aliases import Alias
 from tracer.tracing.questions import Question
 

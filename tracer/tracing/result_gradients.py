@@ -15,7 +15,7 @@ from tracer.dispatch import located
 from tracer.ir.graph import Graph, Node, Value
 from tracer.recording import Recorder
 from tracer.standings import Flags
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ops.errors import ArgumentError, TraceError
 from ops.types import Type, short
 from tracer.autograd.hooks import state_of
 from tracer.core.modes import Flag, Untracked
-from tracer.tensor import Tensor, intern
+from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.values import is_used_up
 
 _PLAIN = (bool, int, str, bytes, type(None), complex)

@@ -19,7 +19,7 @@ from tracer.core.modes import MODES
 from tracer.core.source_lines import name_of
 from tracer.dispatch import located
 from tracer.ir.graph import Graph
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 from tracer.tracing.binding import Binding
 from tracer.tracing.entry import Entry, Turned
 from tracer.tracing.launch import MISS

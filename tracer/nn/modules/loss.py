@@ -8,7 +8,7 @@ from ops.errors import ArgumentError
 from tracer.dispatch import located
 from tracer.nn import functional as F
 from tracer.nn.module import Module
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class _Loss(Module):

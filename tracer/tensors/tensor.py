@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracer.functions.methods import Methods
     from tracer.ir.graph import Value
     from tracer.recording import Recorder
-    from tracer.view_links import View
+    from tracer.tensors.view import View
 else:
     Methods = object  # operators and methods are attached by `tracer.functions.methods`
 
@@ -334,7 +334,7 @@ class Tensor(GradientMethods, Methods):
         if self._requires_grad is not True:
             result._requires_grad = self._requires_grad
         if recorder is not None:
-            from tracer.view_links import link_alias
+            from tracer.tensors.view import link_alias
 
             link_alias(self, result)
         return result

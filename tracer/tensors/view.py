@@ -15,7 +15,7 @@ from ops.operator import Application, Attributes, Operator
 from ops.types import Type
 from tracer.core.modes import MODES
 from tracer.ir.graph import GraphBuilder, Value
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class View:

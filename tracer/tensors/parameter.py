@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracer.state import outside_traces
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class Parameter(Tensor):
