@@ -22,9 +22,9 @@ from ops.table import TABLE
 from ops.types import Type
 from tests.plain_programs import PlainProgram
 from tracer.dispatch import run_reference
-from tracer.execution import Executable
 from tracer.ir.graph import GraphBuilder, Value
 from tracer.lowering import fuse
+from tracer.runtime.executable import Executable
 from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]

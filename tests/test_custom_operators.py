@@ -19,7 +19,7 @@ from codegen.user_function import content
 from ops.operator import find
 from tests import kernel_specs as ks
 from tracer import ir, trace
-from tracer.execution import Executable
+from tracer.runtime.executable import Executable
 
 X = np.array([-2.0, -0.5, 0.0, 1.5], np.float32)
 K = 3.0

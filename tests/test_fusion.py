@@ -14,9 +14,9 @@ import tracer.nn.functional as F
 from codegen.kernels import statistics
 from ops.types import Type
 from tracer import nn, optim, trace
-from tracer.execution import Executable
 from tracer.ir.graph import GraphBuilder
 from tracer.lowering.report import Plan
+from tracer.runtime.executable import Executable
 from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,8 @@ from tests import kernel_specs as ks
 from tests.test_trace import array, mlp, training_step
 from tracer import random, trace
 from tracer.core.config import CONFIG
-from tracer.execution import Executable
 from tracer.ir.graph import GraphBuilder
+from tracer.runtime.executable import Executable
 
 python = pytest.mark.kernels("python")
 

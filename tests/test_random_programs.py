@@ -38,7 +38,6 @@ from tests.program_strategy import (
 from tests.test_onnx_table import LIMITS
 from tracer import ir, passes
 from tracer.dispatch import run_reference
-from tracer.execution import Executable
 from tracer.ir.graph import Graph
 from tracer.ir.interpreter import interpret
 from tracer.lowering import steps
@@ -46,6 +45,7 @@ from tracer.onnx import export_graph
 from tracer.passes.common_subexpressions import share_subexpressions
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
+from tracer.runtime.executable import Executable
 from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]

@@ -87,11 +87,6 @@ from tracer.functions.ranges import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403
 from tracer.functions.replacing import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403
-from tracer.memory import empty_cache as empty_cache
-from tracer.memory import max_memory_reserved as max_memory_reserved
-from tracer.memory import memory_allocated as memory_allocated
-from tracer.memory import memory_reserved as memory_reserved
-from tracer.memory import reset_peak_memory_stats as reset_peak_memory_stats
 from tracer.numpy_protocol import attach as _attach_numpy
 from tracer.other_names import hint as _hint
 from tracer.random import Generator as Generator
@@ -99,6 +94,11 @@ from tracer.random import manual_seed as manual_seed
 from tracer.random import rand as rand
 from tracer.random import randint as randint
 from tracer.random import randn as randn
+from tracer.runtime.memory_stats import empty_cache as empty_cache
+from tracer.runtime.memory_stats import max_memory_reserved as max_memory_reserved
+from tracer.runtime.memory_stats import memory_allocated as memory_allocated
+from tracer.runtime.memory_stats import memory_reserved as memory_reserved
+from tracer.runtime.memory_stats import reset_peak_memory_stats as reset_peak_memory_stats
 from tracer.tensors.tensor import Tensor as Tensor
 from tracer.tracing import trace as trace
 

@@ -204,8 +204,8 @@ _FEW = (
 
 def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Any) -> tuple[Tensor, ...]:
     """The operator as a compiled program of its own."""
-    from tracer.execution import Executable
     from tracer.ir.graph import GraphBuilder
+    from tracer.runtime.executable import Executable
 
     key = (op, tuple(x.type for x in inputs), attrs.key, CONFIG.compile)
     executable = _KERNELS.get(key)

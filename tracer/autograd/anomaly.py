@@ -228,8 +228,8 @@ class GraphChecks:
     """
 
     def __init__(self, graph: Graph, forward: Graph | None = None) -> None:
-        from tracer.execution import Executable
         from tracer.passes.inline_calls import inline_calls
+        from tracer.runtime.executable import Executable
 
         self.graph = graph = inline_calls(graph)
         self.forward = inline_calls(forward) if forward is not None else graph

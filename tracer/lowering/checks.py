@@ -17,7 +17,7 @@ from ops.errors import BoundsError, ShapeError, TracerError
 from tracer.ir.graph import Graph, GraphBuilder, Node, Value, used
 
 if TYPE_CHECKING:
-    from tracer.execution import Executable
+    from tracer.runtime.executable import Executable
 
 
 class IndexCheck:

@@ -17,10 +17,10 @@ from tracer.autograd.engine import backward
 from tracer.autograd.hooks import functions_of
 from tracer.core.modes import MODES, enable_grad
 from tracer.dispatch import BUILDER
-from tracer.execution import Executable
 from tracer.functions.mutation import require_history
 from tracer.ir.graph import Graph, used
 from tracer.recording import held_by
+from tracer.runtime.executable import Executable
 from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.guarded import Departure, GuardedExecutable
 from tracer.tracing.guards import build_guard

@@ -16,10 +16,10 @@ from typing import Any
 
 from tracer import passes
 from tracer.core.modes import MODES
-from tracer.execution import Executable, Kernels, look_for_anomalies
 from tracer.ir.graph import Graph, Node
 from tracer.lowering.checks import index_tests, refusal
 from tracer.passes.inline_calls import inline_calls
+from tracer.runtime.executable import Executable, Kernels, look_for_anomalies
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.stages import Stage, cut
 

@@ -24,7 +24,7 @@ from tracer.tracing.signature import arrival_of
 from tracer.views import set_flag
 
 if TYPE_CHECKING:
-    from tracer.execution import Executable
+    from tracer.runtime.executable import Executable
     from tracer.tracing.entry import Entry, Turned
     from tracer.tracing.signature import Leaf
     from tracer.tracing.stages import Stage

@@ -19,7 +19,7 @@ from ops.errors import ArgumentError
 from ops.types import Type, short
 from tracer.core.modes import MODES
 from tracer.ir.graph import Graph, Value
-from tracer.sharing import Sharing
+from tracer.runtime.operand_overlap import Sharing
 from tracer.tensors.tensor import Tensor, intern, is_plain
 
 _LOG = logging.getLogger("tracer.fusion")
