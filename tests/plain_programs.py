@@ -27,7 +27,7 @@ from codegen.words import Buffer as Pointer
 from ops.accuracy import difference_in_ulp
 from ops.compute import Contraction, Scalar
 from ops.types import dtype_name, numpy_dtype
-from tracer.dispatch import run_reference
+from tracer.dispatch.apply import run_reference
 from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.assemble import Lowering
 from tracer.lowering.layout import Buffer

@@ -19,7 +19,7 @@ from tests.program_drawing import Choices, Drawer, Drawn, Program, Seeded
 from tests.program_recipes import recipes_of
 from tracer.autograd.compiled_history import replay
 from tracer.autograd.engine import grad
-from tracer.dispatch import BUILDER
+from tracer.dispatch.apply import BUILDER
 from tracer.ir.graph import Graph, Value
 from tracer.recording import Recorder, recording
 from tracer.tensors.tensor import Tensor

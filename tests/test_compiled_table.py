@@ -21,7 +21,7 @@ from ops.operator import Operator, Sample
 from ops.table import TABLE
 from ops.types import Type
 from tests.plain_programs import PlainProgram
-from tracer.dispatch import run_reference
+from tracer.dispatch.apply import run_reference
 from tracer.ir.graph import GraphBuilder, Value
 from tracer.lowering import fuse
 from tracer.runtime.executable import Executable

@@ -18,8 +18,9 @@ from ops import samples
 from ops.operator import Operator
 from ops.table import TABLE
 from ops.types import FLOATING
-from tracer import GradError, TraceError, Variable, dispatch, nn, optim, trace
-from tracer.dispatch import apply_operator
+from tracer import GradError, TraceError, Variable, nn, optim, trace
+from tracer.dispatch import apply
+from tracer.dispatch.apply import apply_operator
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.launch import MISS
 
@@ -295,9 +296,9 @@ def test_flags_are_shown_copied_and_pickled() -> None:
 def test_ordinary_operators_do_not_ask_a_second_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing requires a gradient and nothing is volatile, one comparison for each operand is all there is."""
     asked: list[str] = []
-    known = dispatch._flags
+    known = apply._flags
     monkeypatch.setattr(
-        dispatch, "_flags", lambda op, inputs: (asked.append(op.name), known(op, inputs))[1]
+        apply, "_flags", lambda op, inputs: (asked.append(op.name), known(op, inputs))[1]
     )
     x = tracer.tensor(array(2, 3))
     (x * 2 + x).sum()

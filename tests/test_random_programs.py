@@ -37,7 +37,7 @@ from tests.program_strategy import (
 )
 from tests.test_onnx_table import LIMITS
 from tracer import ir, passes
-from tracer.dispatch import run_reference
+from tracer.dispatch.apply import run_reference
 from tracer.ir.graph import Graph
 from tracer.ir.interpreter import interpret
 from tracer.lowering import steps

@@ -31,7 +31,7 @@ from ops.compute import Scalar, ScalarFunction
 from ops.errors import ArgumentError
 from ops.operator import Application, NoGradient, Operator, Rule, Unsupported, find, register
 from ops.types import FLOATING, Type
-from tracer.dispatch import apply_operator, located
+from tracer.dispatch.apply import apply_operator, located
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.symbolic import build_form

@@ -23,13 +23,13 @@ from tracer.autograd.history import next_sequence
 from tracer.autograd.hooks import RemovableHandle
 from tracer.core.modes import MODES
 from tracer.core.source_lines import here
+from tracer.dispatch.view_updates import refresh, write
 from tracer.ir.call_sites import Site
 from tracer.ir.graph import GraphBuilder, Node, Origin, Value
 from tracer.kept import ABSENT, Before, leaves_of
 from tracer.picked import PickedParts
 from tracer.standings import Standings
 from tracer.tensors.tensor import Tensor
-from tracer.views import refresh, write
 
 if TYPE_CHECKING:
     from tracer.tracing.questions import Questions
@@ -387,7 +387,7 @@ def _has_symbols(node: Node) -> bool:
 
 
 def _located(error: TraceError) -> Exception:
-    from tracer.dispatch import located
+    from tracer.dispatch.apply import located
 
     return located(error)
 

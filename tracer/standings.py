@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracer.core.modes import Flag
+from tracer.dispatch.view_updates import refresh
 from tracer.ir.graph import GraphBuilder, Node, Value
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
-from tracer.views import refresh
 
 if TYPE_CHECKING:
     from tracer.recording import Holder, Recorder

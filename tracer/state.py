@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 def outside_traces(what: str) -> None:
     """Raise `TraceError` while a function is traced: a program would not repeat what is done."""
     if MODES.recorder is not None:
-        from tracer.dispatch import located
+        from tracer.dispatch.apply import located
 
         raise located(
             TraceError(

@@ -107,7 +107,7 @@ class GradientMethods:
         self._grad_fn = node
 
     def _current(self: Any) -> Tensor:
-        from tracer.views import current
+        from tracer.dispatch.view_updates import current
 
         return current(self)
 
@@ -206,6 +206,6 @@ class GradientMethods:
 
 
 def _located(error: GradError) -> Exception:
-    from tracer.dispatch import located
+    from tracer.dispatch.apply import located
 
     return located(error)

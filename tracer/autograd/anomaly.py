@@ -19,7 +19,7 @@ import numpy as np
 from ops.errors import AnomalyError, ArgumentError, TraceError
 from ops.types import Type, is_floating, short
 from tracer.core.modes import MODES
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.ir.graph import Graph, Node, Value
 from tracer.tensors.tensor import Array, Tensor
 

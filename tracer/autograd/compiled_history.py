@@ -15,7 +15,7 @@ from tracer.autograd.graph import packed, unpacked
 from tracer.autograd.history import Node, changed_at, edge_of, next_sequence
 from tracer.core.modes import MODES, no_grad
 from tracer.core.source_lines import here
-from tracer.dispatch import Unsaved
+from tracer.dispatch.apply import Unsaved
 from tracer.ir.call_sites import Applied
 from tracer.ir.graph import Graph
 from tracer.passes.inline_calls import inline_calls

@@ -10,7 +10,7 @@ from ops.types import short
 from tracer.autograd import hooks
 from tracer.autograd.walk import Pairs, Walk, key_of
 from tracer.core.modes import MODES, enable_grad, no_grad
-from tracer.dispatch import BUILDER, located
+from tracer.dispatch.apply import BUILDER, located
 from tracer.tensors.tensor import Tensor
 
 Tensors = Tensor | Sequence[Tensor]

@@ -17,15 +17,15 @@ from ops.types import is_floating, short
 from tracer.autograd.function_node import FunctionContext, FunctionNode, refuse_second_gradient
 from tracer.autograd.variables import flatten
 from tracer.core.modes import MODES, no_grad, untracked
-from tracer.dispatch import apply as apply_named
-from tracer.dispatch import located
+from tracer.dispatch.apply import apply as apply_named
+from tracer.dispatch.apply import located
+from tracer.dispatch.view_updates import set_history
 from tracer.functions.creation import as_tensor, copied
 from tracer.functions.mutation import require_changeable
 from tracer.functions.public import public
 from tracer.ir.graph import Value
 from tracer.symbolic import form_of
 from tracer.tensors.tensor import Tensor
-from tracer.views import set_history
 
 _ARRAYS = (np.ndarray, np.generic)
 _TENSOR = object()  # stands for a Tensor among arguments

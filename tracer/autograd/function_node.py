@@ -24,11 +24,11 @@ from tracer.autograd.history import (
 )
 from tracer.core.modes import MODES
 from tracer.core.source_lines import here
-from tracer.dispatch import BUILDER, Unsaved
+from tracer.dispatch.apply import BUILDER, Unsaved
+from tracer.dispatch.view_updates import frozen
 from tracer.functions.creation import as_tensor
 from tracer.ir.graph import Value
 from tracer.tensors.tensor import Tensor
-from tracer.views import frozen
 
 
 class SavedTensor:

@@ -29,7 +29,7 @@ from tracer.autograd.variables import (
 )
 from tracer.core.modes import inference_mode, is_grad_enabled
 from tracer.core.source_lines import name_of
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros_like
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_of

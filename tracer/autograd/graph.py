@@ -46,7 +46,7 @@ class Packed:
     __slots__ = ("_content", "_unpack", "type")
 
     def __init__(self, tensor: Tensor) -> None:
-        from tracer.views import frozen
+        from tracer.dispatch.view_updates import frozen
 
         assert MODES.packing is not None
         pack, self._unpack = MODES.packing

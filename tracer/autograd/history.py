@@ -23,10 +23,10 @@ from tracer.autograd.hooks import (
 )
 from tracer.core.modes import INFERENCE, MODES
 from tracer.core.source_lines import here
-from tracer.dispatch import BUILDER, Unsaved
+from tracer.dispatch.apply import BUILDER, Unsaved
+from tracer.dispatch.view_updates import HISTORY, frozen, snapshot
 from tracer.ir.graph import GraphBuilder, Value
 from tracer.tensors.tensor import Tensor
-from tracer.views import HISTORY, frozen, snapshot
 
 _sequence = itertools.count()
 next_sequence: Callable[[], int] = _sequence.__next__

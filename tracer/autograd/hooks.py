@@ -398,6 +398,6 @@ class HookWatch:
 
 
 def _located(error: Any) -> Exception:
-    from tracer.dispatch import located
+    from tracer.dispatch.apply import located
 
     return located(error)

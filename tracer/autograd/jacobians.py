@@ -24,7 +24,7 @@ from tracer.autograd.variables import (
 )
 from tracer.core.modes import inference_mode, is_grad_enabled
 from tracer.core.source_lines import name_of
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros
 from tracer.functions.joining import stack
 from tracer.functions.movement import reshape

@@ -16,7 +16,7 @@ from ops.types import dtype_name, is_floating, short
 from tracer.autograd import engine
 from tracer.autograd.compiled_history import Outside
 from tracer.core.modes import MODES
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros_like
 from tracer.tensors.tensor import Tensor
 

@@ -15,7 +15,7 @@ from ops.errors import TraceError
 from tracer.autograd import anomaly, hooks
 from tracer.autograd.history import Node, edge_of
 from tracer.core.modes import MODES
-from tracer.dispatch import BUILDER
+from tracer.dispatch.apply import BUILDER
 from tracer.tensors.tensor import Tensor
 
 Pairs = list[tuple[Tensor, Tensor]]

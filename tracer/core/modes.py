@@ -284,6 +284,6 @@ def is_inference_mode_enabled() -> bool:
 
 
 def _located(text: str) -> Exception:
-    from tracer.dispatch import located
+    from tracer.dispatch.apply import located
 
     return located(ArgumentError(text))

@@ -6,7 +6,7 @@ from typing import Any
 
 from ops.activation import SELU_ALPHA, SELU_GAMMA
 from ops.types import normalize_axis
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.applying import as_floating, as_numbers, unary_floating
 from tracer.functions.arithmetic import maximum
 from tracer.functions.creation import as_tensor, ones

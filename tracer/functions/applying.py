@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ops.types import is_floating
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast
 from tracer.functions.promotion import prepare
 from tracer.tensors.tensor import Tensor

@@ -15,7 +15,7 @@ from ops import dims
 from ops.errors import ArgumentError, BoundsError, DTypeError, ShapeError
 from ops.types import broadcast_shapes, short
 from tracer.core.modes import MODES
-from tracer.dispatch import BUILDER, apply
+from tracer.dispatch.apply import BUILDER, apply
 from tracer.functions.applying import strong
 from tracer.functions.creation import as_tensor, cast, has_tensors
 from tracer.functions.indexing import Size, as_indices, linear_index

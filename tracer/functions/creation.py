@@ -15,7 +15,7 @@ from ops.errors import ArgumentError, DTypeError, ShapeError
 from ops.reference import as_dtype
 from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, numpy_dtype
 from tracer.core.modes import INFERENCE, MODES
-from tracer.dispatch import apply, constant
+from tracer.dispatch.apply import apply, constant
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor
 

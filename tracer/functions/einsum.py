@@ -14,7 +14,7 @@ from ops import dims
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.types import short
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.applying import strong
 from tracer.functions.creation import cast
 from tracer.functions.movement import reshape

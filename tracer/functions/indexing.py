@@ -14,7 +14,7 @@ from ops.dims import Dim
 from ops.errors import DTypeError, ShapeError, TraceError
 from ops.types import broadcast_shapes, dtype_name, is_integer, normalize_axis, short
 from tracer.core.modes import MODES
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.applying import strong
 from tracer.functions.creation import as_tensor, cast, fresh
 from tracer.functions.promotion import number, number_type

@@ -8,7 +8,7 @@ import numpy as np
 
 from ops.errors import DTypeError
 from ops.types import DEFAULT_INTEGER, is_floating, is_integer, short
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.applying import elementwise, strong
 from tracer.functions.creation import as_tensor, cast, copied, full
 from tracer.functions.data_types import finfo

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 
 from ops.errors import ArgumentError, ShapeError
 from ops.types import dtype_name, normalize_axis, short
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions import activation, arithmetic, linear_algebra, reductions
 from tracer.functions.creation import as_tensor, astype
 from tracer.functions.indexing import nonzero

@@ -15,10 +15,10 @@ import numpy as np
 from ops.errors import ArgumentError, DTypeError, GradError, ShapeError
 from ops.types import is_floating, is_integer, short
 from tracer.core.modes import INFERENCE, MODES, Untracked, no_grad
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
+from tracer.dispatch.view_updates import current, snapshot, write
 from tracer.functions.creation import as_tensor, cast
 from tracer.tensors.tensor import Tensor
-from tracer.views import current, snapshot, write
 
 
 def change(x: Tensor, function: Any, *operands: Any, **options: Any) -> Tensor:

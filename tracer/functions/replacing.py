@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ops.operator import lookup
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.applying import strong
 from tracer.functions.creation import as_tensor
 from tracer.functions.indexing import same_type

@@ -18,7 +18,7 @@ from ops.indexing import checked
 from ops.slicing import END
 from ops.types import broadcast_shapes, require_index, short
 from tracer.core.modes import MODES
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, fresh
 from tracer.functions.indexing import Size, as_indices, linear_index, where_true
 from tracer.functions.public import public

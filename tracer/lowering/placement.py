@@ -14,7 +14,7 @@ import numpy as np
 from ops.compute import Constant, Replacement, Size, Strided, View
 from ops.movement import contiguous_strides
 from ops.types import Type
-from tracer.dispatch import run_reference
+from tracer.dispatch.apply import run_reference
 from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.accesses import Accesses
 from tracer.lowering.fuse import Fusion

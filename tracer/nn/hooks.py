@@ -23,9 +23,9 @@ from tracer.autograd.hooks import (
 from tracer.autograd.variables import flatten, unflatten
 from tracer.core.modes import MODES
 from tracer.core.source_lines import here, name_of
-from tracer.dispatch import Unsaved, located
+from tracer.dispatch.apply import Unsaved, located
+from tracer.dispatch.view_updates import frozen
 from tracer.tensors.tensor import Tensor
-from tracer.views import frozen
 
 Gradients = tuple[Tensor | None, ...]
 

@@ -13,7 +13,7 @@ import numpy as np
 from ops.errors import ArgumentError, BoundsError, DTypeError, ShapeError
 from ops.types import is_floating, is_integer, short
 from tracer.core.modes import MODES
-from tracer.dispatch import BUILDER, apply
+from tracer.dispatch.apply import BUILDER, apply
 from tracer.functions import activation, arithmetic, logic, transcendental
 from tracer.functions.applying import as_floating
 from tracer.functions.creation import as_tensor, cast

@@ -10,7 +10,7 @@ import numpy as np
 from ops.errors import ArgumentError, DTypeError, TraceError
 from ops.types import dtype_name, is_floating, short
 from tracer.core.modes import MODES
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.functions.public import public
 from tracer.nn.hooks import HookedModule, call_with_hooks
 from tracer.nn.tree import ModuleTree

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 
 
 def size(name: str, value: Any) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import apply, located
+from tracer.dispatch.apply import apply, located
 from tracer.functions.arithmetic import maximum, sqrt
 from tracer.functions.creation import cast
 from tracer.functions.promotion import number

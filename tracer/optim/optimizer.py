@@ -14,7 +14,7 @@ import numpy as np
 from ops.errors import ArgumentError, DTypeError
 from ops.types import is_floating, short
 from tracer.core.modes import enable_grad, no_grad
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.functions.creation import cast
 from tracer.functions.public import public
 from tracer.optim.options import Options, plain

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.state import outside_traces
 
 

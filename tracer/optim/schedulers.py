@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.optim.optimizer import Optimizer
 from tracer.state import outside_traces
 

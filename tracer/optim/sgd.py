@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.optim.optimizer import Optimizer
 from tracer.optim.options import Options, checked
 from tracer.recording import assign, is_nonzero, scalar

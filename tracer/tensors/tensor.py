@@ -379,7 +379,7 @@ def _restore(kind: type[Tensor], array: Array, requires_grad: Flag) -> Tensor:
 
 
 def _located(error: TracerError) -> Exception:
-    from tracer.dispatch import located
+    from tracer.dispatch.apply import located
 
     return located(error)
 

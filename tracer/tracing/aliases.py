@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from ops.operator import Attributes, Operator
 from tracer.core.modes import enable_grad, no_grad
-from tracer.dispatch import apply_operator
+from tracer.dispatch.apply import apply_operator
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import steps_of
 

@@ -16,7 +16,8 @@ from tracer.autograd.compiled_history import CompiledNode, replay
 from tracer.autograd.engine import backward
 from tracer.autograd.hooks import functions_of
 from tracer.core.modes import MODES, enable_grad
-from tracer.dispatch import BUILDER
+from tracer.dispatch.apply import BUILDER
+from tracer.dispatch.view_updates import set_flag, set_history
 from tracer.functions.mutation import require_history
 from tracer.ir.graph import Graph, used
 from tracer.recording import held_by
@@ -27,7 +28,6 @@ from tracer.tracing.guards import build_guard
 from tracer.tracing.questions import Question
 from tracer.tracing.recorded import Recorded
 from tracer.tracing.signature import Leaf
-from tracer.views import set_flag, set_history
 
 _UNKNOWN = object()
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracer.core.modes import MODES
-from tracer.dispatch import compute
+from tracer.dispatch.apply import compute
 from tracer.ir.graph import Graph, Node, Value
 from tracer.ir.interpreter import interpret
 

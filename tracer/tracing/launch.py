@@ -16,12 +16,12 @@ import numpy as np
 from codegen.memory import allocate
 from ops.types import numpy_dtype
 from tracer.core.modes import MODES
+from tracer.dispatch.view_updates import set_flag
 from tracer.recording import Holder
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Array, Tensor, is_plain
 from tracer.tracing.guarded import EarlyProgram, GuardedExecutable
 from tracer.tracing.signature import arrival_of
-from tracer.views import set_flag
 
 if TYPE_CHECKING:
     from tracer.runtime.executable import Executable

@@ -15,7 +15,7 @@ from typing import Any
 
 from ops.errors import ArgumentError
 from tracer.core.source_lines import is_own
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.tracing.entry import Entry
 from tracer.tracing.paths import Paths
 from tracer.tracing.questions import Question

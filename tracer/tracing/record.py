@@ -13,6 +13,7 @@ from ops.errors import TraceError
 from tracer.autograd.compiled_history import Outside
 from tracer.autograd.hooks import refuse_left_over
 from tracer.core.modes import MODES, Flag, Untracked
+from tracer.dispatch.view_updates import write
 from tracer.functions.creation import copied
 from tracer.ir.call_sites import fold
 from tracer.ir.graph import Graph, Value
@@ -30,7 +31,6 @@ from tracer.tracing.result_gradients import as_outside, result_gradients
 from tracer.tracing.signature import NAMESPACE, Leaf, has_history
 from tracer.tracing.unfinished import refuse_unfinished
 from tracer.tracing.values import GlobalGenerators, Named, NamedGenerators, Places
-from tracer.views import write
 
 
 class NeedNumber(BaseException):

@@ -11,7 +11,7 @@ from typing import Any
 from ops.errors import TraceError, TracerError
 from tracer.autograd.engine import cotangents_at
 from tracer.autograd.walk import is_used_up, key_of
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.ir.graph import Graph, Node, Value
 from tracer.recording import Recorder
 from tracer.standings import Flags

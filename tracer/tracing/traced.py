@@ -17,7 +17,7 @@ from ops.errors import ArgumentError, TraceError, TracerError
 from tracer.core.config import CONFIG
 from tracer.core.modes import MODES
 from tracer.core.source_lines import name_of
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.ir.graph import Graph
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.binding import Binding

@@ -8,7 +8,7 @@ from ops.errors import ShapeError
 from ops.types import normalize_axis
 from tracer import random
 from tracer.core.modes import no_grad
-from tracer.dispatch import located
+from tracer.dispatch.apply import located
 from tracer.nn import functional as F
 from tracer.nn.module import Module
 from tracer.nn.sizes import size

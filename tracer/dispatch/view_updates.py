@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ops.operator import Application, RuleBuilder, lookup
 from tracer.core.modes import MODES, VOLATILE, Flag, Untracked, enable_grad, no_grad
-from tracer.dispatch import BUILDER, apply_operator
+from tracer.dispatch.apply import BUILDER, apply_operator
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import View, steps_of
 
