@@ -16,8 +16,8 @@ from ops.operator import lookup
 from ops.slicing import END
 from ops.table import TABLE
 from ops.types import Type
-from tracer.functions.assignment import updated
-from tracer.functions.subscripts import get_item
+from tracer.functions.getitem import get_item
+from tracer.functions.setitem import updated
 from tracer.ir.graph import Graph
 from tracer.ir.interpreter import interpret
 from tracer.recording import Recorder, recording

@@ -73,19 +73,19 @@ from tracer.errors import VerifyError as VerifyError
 from tracer.functions import methods as _methods
 from tracer.functions.activation import *  # noqa: F403 - each module of functions lists its names in __all__
 from tracer.functions.arithmetic import *  # noqa: F403
-from tracer.functions.assignment import *  # noqa: F403
 from tracer.functions.creation import *  # noqa: F403
-from tracer.functions.data_types import *  # noqa: F403
-from tracer.functions.dtypes import *  # noqa: F403
+from tracer.functions.dtype_constants import *  # noqa: F403
+from tracer.functions.dtype_queries import *  # noqa: F403
 from tracer.functions.einsum import *  # noqa: F403
-from tracer.functions.indexing import *  # noqa: F403
+from tracer.functions.gather_scatter import *  # noqa: F403
 from tracer.functions.joining import *  # noqa: F403
 from tracer.functions.linear_algebra import *  # noqa: F403
 from tracer.functions.logic import *  # noqa: F403
 from tracer.functions.movement import *  # noqa: F403
 from tracer.functions.ranges import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403
-from tracer.functions.replacing import *  # noqa: F403
+from tracer.functions.setitem import *  # noqa: F403
+from tracer.functions.slice_scatter import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403
 from tracer.numpy_protocol import attach as _attach_numpy
 from tracer.other_names import hint as _hint

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ops.errors import ArgumentError, CheckpointError, DTypeError, ShapeError
 from ops.types import Type
 from tracer.functions.public import public
+from tracer.functions.state_values import array_of_value, outside_traces, write
 from tracer.random import Generator, default_generator
-from tracer.state import array_of_value, outside_traces, write
 from tracer.tensor_file import Array, Path, checked_names, read_file, write_file
 from tracer.tensors.tensor import Tensor
 

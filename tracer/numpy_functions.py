@@ -16,7 +16,6 @@ from tracer.functions import (
     arithmetic,
     creation,
     einsum,
-    indexing,
     joining,
     linear_algebra,
     logic,
@@ -24,8 +23,9 @@ from tracer.functions import (
     ranges,
     reductions,
 )
+from tracer.functions import gather_scatter as indexing
 from tracer.functions.creation import as_tensor, cast, copied
-from tracer.functions.subscripts import get_item
+from tracer.functions.getitem import get_item
 from tracer.numpy_reductions import REDUCTIONS, refuse, write_out
 from tracer.tensors.tensor import Tensor
 

@@ -12,7 +12,7 @@ from ops.types import dtype_name
 from tracer.core.modes import MODES
 from tracer.functions import arithmetic, movement, reductions
 from tracer.functions.creation import as_tensor, cast
-from tracer.functions.mutation import copy_into
+from tracer.functions.in_place import copy_into
 from tracer.tensors.tensor import Tensor
 
 Function = Callable[..., Any]

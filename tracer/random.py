@@ -20,9 +20,9 @@ from ops.errors import ArgumentError, DTypeError
 from ops.types import dtype_name, is_floating, is_integer, numpy_dtype, short
 from tracer.core.modes import MODES, no_grad
 from tracer.dispatch.apply import apply, located
-from tracer.functions.applying import elementwise
 from tracer.functions.arithmetic import add, minimum, multiply
 from tracer.functions.creation import as_shape, as_tensor, cast, fresh
+from tracer.functions.elementwise import elementwise
 from tracer.functions.logic import bitwise_and, bitwise_right_shift
 from tracer.functions.public import public
 from tracer.recording import assign

@@ -21,7 +21,7 @@ from tracer.dispatch.apply import apply as apply_named
 from tracer.dispatch.apply import located
 from tracer.dispatch.view_updates import set_history
 from tracer.functions.creation import as_tensor, copied
-from tracer.functions.mutation import require_changeable
+from tracer.functions.in_place import require_changeable
 from tracer.functions.public import public
 from tracer.ir.graph import Value
 from tracer.symbolic import form_of

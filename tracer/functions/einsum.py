@@ -15,8 +15,8 @@ from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.types import short
 from tracer.dispatch.apply import apply
-from tracer.functions.applying import strong
 from tracer.functions.creation import cast
+from tracer.functions.elementwise import strong
 from tracer.functions.movement import reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public

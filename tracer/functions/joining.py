@@ -13,8 +13,8 @@ from ops.errors import ArgumentError, ShapeError, TraceError
 from ops.slicing import END
 from ops.types import is_floating, normalize_axis, short
 from tracer.dispatch.apply import apply
-from tracer.functions.applying import strong
 from tracer.functions.creation import Size, as_sizes, as_tensor, fresh
+from tracer.functions.elementwise import strong
 from tracer.functions.movement import expand_dims, ints, reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public

@@ -9,7 +9,7 @@ from ops import dims
 from ops.errors import ArgumentError, ShapeError
 from ops.types import normalize_axis, short
 from tracer.dispatch.apply import apply
-from tracer.functions.applying import strong
+from tracer.functions.elementwise import strong
 from tracer.functions.movement import expand_dims, ints, permute_dims, reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public

@@ -12,7 +12,7 @@ from tracer.core.modes import MODES
 from tracer.dispatch.view_updates import write
 from tracer.functions import activation, arithmetic, creation, logic, reductions, transcendental
 from tracer.functions.creation import Shape, as_tensor, cast, copied
-from tracer.functions.mutation import writeable
+from tracer.functions.in_place import writeable
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor

@@ -11,13 +11,13 @@ from typing import Any
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.types import normalize_axis, short
-from tracer.functions import assignment, indexing, joining, movement, replacing
+from tracer.functions import gather_scatter, joining, movement, setitem, slice_scatter
 from tracer.functions.arithmetic import multiply
 from tracer.functions.creation import Size, as_sizes, as_tensor
+from tracer.functions.getitem import get_item
 from tracer.functions.methods_reductions import axis_of
 from tracer.functions.movement import Axes
 from tracer.functions.public import public
-from tracer.functions.subscripts import get_item
 from tracer.tensors.tensor import Tensor
 
 Sizes = int | Dim | Sequence[int | Dim]
@@ -185,18 +185,18 @@ class Indexing:
 
     def index_select(self, dim: int, index: Any) -> Tensor:
         """The slices at indices along an axis: `tracer.take`."""
-        return indexing.take(self, index, dim)
+        return gather_scatter.take(self, index, dim)
 
     def take(self, index: Any) -> Tensor:
         """The elements at indices into all elements in row-major order."""
-        return indexing.take(self, index)
+        return gather_scatter.take(self, index)
 
     def gather(self, dim: int, index: Any) -> Tensor:
         """The elements at indices along an axis.
 
         Result[i][j] = self[i][index[i][j]] for the last of two axes.
         """
-        return indexing.gather(self, index, dim)
+        return gather_scatter.gather(self, index, dim)
 
     def take_along_dim(
         self, indices: Any, dim: int | None = None, *, axis: int | None = None
@@ -206,52 +206,52 @@ class Indexing:
 
     def scatter_add(self, dim: int, index: Any, src: Any) -> Tensor:
         """Self with each element of src added at its index along an axis."""
-        return indexing.scatter_add(self, index, src, dim)
+        return gather_scatter.scatter_add(self, index, src, dim)
 
     def scatter(self, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Tensor:
         """Self with each element of src, or one value, in the place of that at its index."""
-        return indexing.scatter(self, index, one_of(src, value), dim)
+        return gather_scatter.scatter(self, index, one_of(src, value), dim)
 
     def index_copy(self, dim: int, index: Any, source: Any) -> Tensor:
         """Self with the slices of source in the place of its own at indices along an axis."""
-        return indexing.index_copy(self, index, source, dim)
+        return gather_scatter.index_copy(self, index, source, dim)
 
     def index_fill(self, dim: int, index: Any, value: Any) -> Tensor:
         """Self with its slices at indices along an axis filled with one value."""
-        return indexing.index_copy(self, index, value, dim)
+        return gather_scatter.index_copy(self, index, value, dim)
 
     def index_put(self, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
         """Self with values in the place of self[indices], or added there."""
-        return assignment.index_put(self, indices, values, accumulate)
+        return setitem.index_put(self, indices, values, accumulate)
 
     def masked_select(self, mask: Any, *, size: Size | None = None) -> Tensor:
         """The elements where a mask holds; a trace needs to be told their number."""
-        return indexing.masked_select(self, mask, size)
+        return gather_scatter.masked_select(self, mask, size)
 
     def masked_scatter(self, mask: Any, source: Any) -> Tensor:
         """Self with the elements of source, in order, where a mask holds."""
-        return assignment.masked_scatter(self, mask, source)
+        return setitem.masked_scatter(self, mask, source)
 
     def slice_scatter(
         self, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
     ) -> Tensor:
         """Self with src in the place of the slice start:end:step along an axis."""
-        return replacing.slice_scatter(self, src, dim, start, end, step)
+        return slice_scatter.slice_scatter(self, src, dim, start, end, step)
 
     def select_scatter(self, src: Any, dim: int, index: int) -> Tensor:
         """Self with src in the place of one slice along an axis."""
-        return replacing.select_scatter(self, src, dim, index)
+        return slice_scatter.select_scatter(self, src, dim, index)
 
     def diagonal_scatter(self, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
         """Self with src in the place of a diagonal."""
-        return replacing.diagonal_scatter(self, src, offset, dim1, dim2)
+        return slice_scatter.diagonal_scatter(self, src, offset, dim1, dim2)
 
     def index_add(self, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
         """Self with the slices of source, times alpha, added at indices along an axis."""
         scaled = (
             source if isinstance(alpha, int | float) and alpha == 1 else multiply(source, alpha)
         )
-        return indexing.index_add(self, index, scaled, dim)
+        return gather_scatter.index_add(self, index, scaled, dim)
 
 
 # ---- bodies --------------------------------------------------------------------------------------
@@ -402,5 +402,5 @@ def _select(x: Tensor, dim: int, index: int) -> Tensor:
 @public
 def _take_along(x: Any, indices: Any, axis: int | None) -> Tensor:
     if axis is None:
-        return indexing.take_along_axis(movement.flatten(x), movement.flatten(indices), 0)
-    return indexing.take_along_axis(x, indices, axis)
+        return gather_scatter.take_along_axis(movement.flatten(x), movement.flatten(indices), 0)
+    return gather_scatter.take_along_axis(x, indices, axis)

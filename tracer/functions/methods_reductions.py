@@ -13,7 +13,7 @@ from ops.types import dtype_name, normalize_axis, short
 from tracer.dispatch.apply import apply
 from tracer.functions import activation, arithmetic, linear_algebra, reductions
 from tracer.functions.creation import as_tensor, astype
-from tracer.functions.indexing import nonzero
+from tracer.functions.gather_scatter import nonzero
 from tracer.functions.joining import stack
 from tracer.functions.public import public
 from tracer.functions.reductions import Axis

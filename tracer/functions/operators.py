@@ -16,11 +16,11 @@ from ops.dims import Dim
 from ops.errors import ShapeError
 from ops.types import short
 from tracer.functions import arithmetic, linear_algebra, logic, reductions
-from tracer.functions.assignment import set_item
+from tracer.functions.getitem import get_item
+from tracer.functions.in_place import update
 from tracer.functions.joining import unstack
-from tracer.functions.mutation import update
 from tracer.functions.public import public
-from tracer.functions.subscripts import get_item
+from tracer.functions.setitem import set_item
 from tracer.tensors.tensor import Tensor
 
 _OPERANDS = (Tensor, int, float, np.ndarray, np.generic, list, tuple, Dim)

@@ -13,14 +13,14 @@ from ops.types import normalize_axis, short
 from tracer.functions import (
     activation,
     arithmetic,
-    indexing,
+    gather_scatter,
     joining,
     linear_algebra,
     logic,
     transcendental,
 )
-from tracer.functions.applying import as_floating
 from tracer.functions.creation import as_tensor
+from tracer.functions.elementwise import as_floating
 from tracer.functions.movement import ints, matrix_transpose
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_over
@@ -124,12 +124,12 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor
 
     `padding_idx`: a row that gets no gradient. Raises `BoundsError` for an index out of range.
     """
-    w, indices = as_tensor(weight), indexing.as_indices(input)
+    w, indices = as_tensor(weight), gather_scatter.as_indices(input)
     if w.ndim != 2:
         raise ShapeError(
             f"embedding: the weight must be (num_embeddings, embedding_dim), got {short(w.type)}"
         )
-    rows = indexing.take(w, indices, 0)
+    rows = gather_scatter.take(w, indices, 0)
     if padding_idx is None:
         return rows
     place = normalize_axis(padding_idx, int(w.type.shape[0]), "padding_idx")
@@ -142,7 +142,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
 
     -1: one more than the largest index, which a trace does not know.
     """
-    return indexing.one_hot(tensor, None if num_classes == -1 else num_classes, dtype="int64")
+    return gather_scatter.one_hot(tensor, None if num_classes == -1 else num_classes, dtype="int64")
 
 
 @public
@@ -168,7 +168,7 @@ def rms_norm(
 
     eps None: the type's epsilon.
     """
-    from tracer.functions.data_types import finfo
+    from tracer.functions.dtype_queries import finfo
 
     x = as_floating(input)
     epsilon = float(finfo(x.type.dtype).eps) if eps is None else eps

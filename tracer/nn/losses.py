@@ -15,8 +15,8 @@ from ops.types import is_floating, is_integer, short
 from tracer.core.modes import MODES
 from tracer.dispatch.apply import BUILDER, apply
 from tracer.functions import activation, arithmetic, logic, transcendental
-from tracer.functions.applying import as_floating
 from tracer.functions.creation import as_tensor, cast
+from tracer.functions.elementwise import as_floating
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.functions.reductions import mean

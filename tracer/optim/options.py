@@ -9,7 +9,7 @@ import numpy as np
 
 from ops.errors import ArgumentError
 from tracer.dispatch.apply import located
-from tracer.state import outside_traces
+from tracer.functions.state_values import outside_traces
 
 
 class Options(dict[str, Any]):

@@ -18,7 +18,7 @@ from tracer.autograd.hooks import functions_of
 from tracer.core.modes import MODES, enable_grad
 from tracer.dispatch.apply import BUILDER
 from tracer.dispatch.view_updates import set_flag, set_history
-from tracer.functions.mutation import require_history
+from tracer.functions.in_place import require_history
 from tracer.ir.graph import Graph, used
 from tracer.recording import held_by
 from tracer.runtime.executable import Executable

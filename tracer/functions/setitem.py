@@ -16,13 +16,10 @@ from ops.errors import ArgumentError, BoundsError, DTypeError, ShapeError
 from ops.types import broadcast_shapes, short
 from tracer.core.modes import MODES
 from tracer.dispatch.apply import BUILDER, apply
-from tracer.functions.applying import strong
 from tracer.functions.creation import as_tensor, cast, has_tensors
-from tracer.functions.indexing import Size, as_indices, linear_index
-from tracer.functions.mutation import change, copy_into, require_changeable, writeable
-from tracer.functions.promotion import number, number_type
-from tracer.functions.public import public
-from tracer.functions.subscripts import (
+from tracer.functions.elementwise import strong
+from tracer.functions.gather_scatter import Size, as_indices, linear_index
+from tracer.functions.getitem import (
     Item,
     Items,
     Mask,
@@ -34,6 +31,9 @@ from tracer.functions.subscripts import (
     parts_of,
     slices_of,
 )
+from tracer.functions.in_place import change, copy_into, require_changeable, writeable
+from tracer.functions.promotion import number, number_type
+from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor
 
 Shape = tuple[Size, ...]

@@ -10,11 +10,11 @@ from typing import Any
 
 from ops.operator import lookup
 from tracer.dispatch.apply import apply
-from tracer.functions.applying import strong
 from tracer.functions.creation import as_tensor
-from tracer.functions.indexing import same_type
+from tracer.functions.elementwise import strong
+from tracer.functions.gather_scatter import same_type
+from tracer.functions.getitem import bounds_of
 from tracer.functions.public import public
-from tracer.functions.subscripts import bounds_of
 from tracer.tensors.tensor import Tensor
 
 

@@ -20,7 +20,7 @@ from ops.types import broadcast_shapes, require_index, short
 from tracer.core.modes import MODES
 from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, fresh
-from tracer.functions.indexing import Size, as_indices, linear_index, where_true
+from tracer.functions.gather_scatter import Size, as_indices, linear_index, where_true
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor
 
