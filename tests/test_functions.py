@@ -16,7 +16,7 @@ from ops.dims import Dim
 from ops.table import TABLE
 from ops.types import DTYPES, Type, numpy_dtype
 from tracer import Tensor
-from tracer.functions import methods
+from tracer.functions.methods import attach
 from tracer.ir.graph import Graph, Value
 from tracer.ir.interpreter import interpret
 from tracer.nn import functional
@@ -581,7 +581,7 @@ def shared_names() -> set[str]:
     """Names that are a function of `tracer` and another function as a method."""
     return {
         name
-        for name, method in methods.names().items()
+        for name, method in attach.names().items()
         if not name.startswith("_")
         and callable(method)
         and callable(function := getattr(tracer, name, None))

@@ -70,7 +70,6 @@ from tracer.errors import ShapeError as ShapeError
 from tracer.errors import TraceError as TraceError
 from tracer.errors import TracerError as TracerError
 from tracer.errors import VerifyError as VerifyError
-from tracer.functions import methods as _methods
 from tracer.functions.activation import *  # noqa: F403 - each module of functions lists its names in __all__
 from tracer.functions.arithmetic import *  # noqa: F403
 from tracer.functions.creation import *  # noqa: F403
@@ -81,6 +80,7 @@ from tracer.functions.gather_scatter import *  # noqa: F403
 from tracer.functions.joining import *  # noqa: F403
 from tracer.functions.linear_algebra import *  # noqa: F403
 from tracer.functions.logic import *  # noqa: F403
+from tracer.functions.methods import attach as _methods
 from tracer.functions.movement import *  # noqa: F403
 from tracer.functions.ranges import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403

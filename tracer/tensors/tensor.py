@@ -19,7 +19,7 @@ from tracer.tensor_gradients import GradientMethods
 if TYPE_CHECKING:
     from tracer.autograd.history import Node as HistoryNode
     from tracer.autograd.hooks import AccumulateGrad
-    from tracer.functions.methods import Methods
+    from tracer.functions.methods.attach import Methods
     from tracer.ir.graph import Value
     from tracer.recording import Recorder
     from tracer.tensors.view import View

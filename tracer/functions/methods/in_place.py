@@ -12,8 +12,8 @@ from typing import Any
 
 from tracer.functions import activation, arithmetic, logic, movement, transcendental
 from tracer.functions.in_place import change, copy_into
-from tracer.functions.methods_elementwise import Elementwise, masked_fill
-from tracer.functions.methods_movement import Indexing
+from tracer.functions.methods.elementwise import Elementwise, masked_fill
+from tracer.functions.methods.movement import Indexing
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor
 

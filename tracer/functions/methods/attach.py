@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from types import FunctionType
 
-from tracer.functions.methods_elementwise import Conversions, Elementwise
-from tracer.functions.methods_in_place import InPlace
-from tracer.functions.methods_movement import Indexing, Movement
-from tracer.functions.methods_reductions import Products, Reductions
-from tracer.functions.operators import Operators
+from tracer.functions.methods.elementwise import Conversions, Elementwise
+from tracer.functions.methods.in_place import InPlace
+from tracer.functions.methods.movement import Indexing, Movement
+from tracer.functions.methods.operators import Operators
+from tracer.functions.methods.reductions import Products, Reductions
 from tracer.tensors.tensor import Tensor
 
 FAMILIES = (Operators, Elementwise, Conversions, Reductions, Products, Movement, Indexing, InPlace)

@@ -15,7 +15,7 @@ from tracer.functions import gather_scatter, joining, movement, setitem, slice_s
 from tracer.functions.arithmetic import multiply
 from tracer.functions.creation import Size, as_sizes, as_tensor
 from tracer.functions.getitem import get_item
-from tracer.functions.methods_reductions import axis_of
+from tracer.functions.methods.reductions import axis_of
 from tracer.functions.movement import Axes
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor
