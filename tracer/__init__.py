@@ -87,8 +87,8 @@ from tracer.functions.reductions import *  # noqa: F403
 from tracer.functions.setitem import *  # noqa: F403
 from tracer.functions.slice_scatter import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403
-from tracer.numpy_protocol import attach as _attach_numpy
-from tracer.other_names import hint as _hint
+from tracer.interop.name_hints import hint as _hint
+from tracer.interop.numpy_protocol import attach as _attach_numpy
 from tracer.random import Generator as Generator
 from tracer.random import manual_seed as manual_seed
 from tracer.random import rand as rand

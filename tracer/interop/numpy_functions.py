@@ -26,7 +26,7 @@ from tracer.functions import (
 from tracer.functions import gather_scatter as indexing
 from tracer.functions.creation import as_tensor, cast, copied
 from tracer.functions.getitem import get_item
-from tracer.numpy_reductions import REDUCTIONS, refuse, write_out
+from tracer.interop.numpy_reductions import REDUCTIONS, refuse, write_out
 from tracer.tensors.tensor import Tensor
 
 Function = Callable[..., Any]

@@ -18,8 +18,8 @@ from ops.types import dtype_name
 from tracer.functions import arithmetic, linear_algebra, logic, reductions, transcendental
 from tracer.functions.creation import cast
 from tracer.functions.public import public
-from tracer.numpy_functions import FUNCTIONS
-from tracer.numpy_reductions import write_out
+from tracer.interop.numpy_functions import FUNCTIONS
+from tracer.interop.numpy_reductions import write_out
 from tracer.tensors.tensor import Tensor
 
 Function = Callable[..., Any]
