@@ -54,7 +54,7 @@ from tracer.core.modes import is_grad_enabled as is_grad_enabled
 from tracer.core.modes import is_inference_mode_enabled as is_inference_mode_enabled
 from tracer.core.modes import no_grad as no_grad
 from tracer.core.modes import set_grad_enabled as set_grad_enabled
-from tracer.custom_operators import op as op
+from tracer.custom.operators import op as op
 from tracer.errors import AnomalyError as AnomalyError
 from tracer.errors import ArgumentError as ArgumentError
 from tracer.errors import BoundsError as BoundsError

@@ -17,6 +17,7 @@ from ops.types import is_floating, short
 from tracer.autograd.function_node import FunctionContext, FunctionNode, refuse_second_gradient
 from tracer.autograd.variables import flatten
 from tracer.core.modes import MODES, no_grad, untracked
+from tracer.custom.onnx_symbolic import form_of
 from tracer.dispatch.apply import apply as apply_named
 from tracer.dispatch.apply import located
 from tracer.dispatch.view_updates import set_history
@@ -24,7 +25,6 @@ from tracer.functions.creation import as_tensor, copied
 from tracer.functions.in_place import require_changeable
 from tracer.functions.public import public
 from tracer.ir.graph import Value
-from tracer.symbolic import form_of
 from tracer.tensors.tensor import Tensor
 
 _ARRAYS = (np.ndarray, np.generic)

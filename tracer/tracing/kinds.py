@@ -58,7 +58,7 @@ def is_custom(value: Any) -> bool:
 
 def is_operator(value: Any) -> bool:
     """Whether it is what `tracer.op` gives."""
-    return type(value).__module__ == "tracer.custom_operators"
+    return type(value).__module__ == "tracer.custom.operators"
 
 
 def is_function_class(value: type) -> bool:

@@ -31,10 +31,10 @@ from ops.compute import Scalar, ScalarFunction
 from ops.errors import ArgumentError
 from ops.operator import Application, NoGradient, Operator, Rule, Unsupported, find, register
 from ops.types import FLOATING, Type
+from tracer.custom.onnx_symbolic import build_form
 from tracer.dispatch.apply import apply_operator, located
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
-from tracer.symbolic import build_form
 from tracer.tensors.tensor import Tensor
 
 _ULP = 16.0  # between compiled results and the function run by Python: each has rounding of its own
