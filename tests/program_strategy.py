@@ -17,7 +17,7 @@ from ops.operator import TABLE, Operator
 from ops.types import DTYPES, is_floating
 from tests.program_drawing import Choices, Drawer, Drawn, Program, Seeded
 from tests.program_recipes import recipes_of
-from tracer.autograd.compiled_history import replay
+from tracer.autograd.compiled_backward import replay
 from tracer.autograd.engine import grad
 from tracer.dispatch.apply import BUILDER
 from tracer.ir.graph import Graph, Value

@@ -13,8 +13,8 @@ import pytest
 
 import tracer
 from tracer import Tensor, trace
+from tracer.autograd.tensor_methods import GradientMethods
 from tracer.functions.methods import attach
-from tracer.tensor_gradients import GradientMethods
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(1)

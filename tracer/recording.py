@@ -19,8 +19,8 @@ from ops.errors import TraceError
 from ops.forms import Form
 from ops.operator import Attributes, Operator, lookup
 from ops.types import Type, short
-from tracer.autograd.history import next_sequence
 from tracer.autograd.hooks import RemovableHandle
+from tracer.autograd.tape import next_sequence
 from tracer.core.modes import MODES
 from tracer.core.source_lines import here
 from tracer.dispatch.view_updates import refresh, write

@@ -24,7 +24,7 @@ from tracer.ir.graph import Graph, Node, Value
 from tracer.tensors.tensor import Array, Tensor
 
 if TYPE_CHECKING:
-    from tracer.autograd.history import Node as HistoryNode
+    from tracer.autograd.tape import Node as HistoryNode
 
 MOST_OPERANDS = 4  # that an error describes
 _PLUMBING = (

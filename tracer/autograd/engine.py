@@ -8,7 +8,7 @@ from typing import Any
 from ops.errors import ArgumentError, GradError, TracerError
 from ops.types import short
 from tracer.autograd import hooks
-from tracer.autograd.walk import Pairs, Walk, key_of
+from tracer.autograd.backward_walk import Pairs, Walk, key_of
 from tracer.core.modes import MODES, enable_grad, no_grad
 from tracer.dispatch.apply import BUILDER, located
 from tracer.tensors.tensor import Tensor

@@ -14,8 +14,8 @@ import numpy as np
 
 from ops.errors import ArgumentError, GradcheckError
 from ops.types import is_floating, short
+from tracer.autograd.argument_trees import flatten, unflatten
 from tracer.autograd.engine import grad
-from tracer.autograd.variables import flatten, unflatten
 from tracer.core.modes import inference_mode
 from tracer.core.source_lines import name_of
 from tracer.functions.public import public

@@ -14,8 +14,8 @@ import numpy as np
 
 from ops.errors import ArgumentError, TracerError
 from ops.types import is_floating, short
+from tracer.autograd.argument_trees import flatten
 from tracer.autograd.function_node import FunctionContext, FunctionNode, refuse_second_gradient
-from tracer.autograd.variables import flatten
 from tracer.core.modes import MODES, no_grad, untracked
 from tracer.custom.onnx_symbolic import form_of
 from tracer.dispatch.apply import apply as apply_named

@@ -14,14 +14,7 @@ import numpy as np
 from ops.errors import GradError
 from ops.types import Type, broadcast_shapes, is_floating, short
 from tracer.autograd.graph import Packed, packed
-from tracer.autograd.history import (
-    Node,
-    as_it_was,
-    changed_at,
-    edge_of,
-    next_sequence,
-    with_history,
-)
+from tracer.autograd.tape import Node, as_it_was, changed_at, edge_of, next_sequence, with_history
 from tracer.core.modes import MODES
 from tracer.core.source_lines import here
 from tracer.dispatch.apply import BUILDER, Unsaved

@@ -16,7 +16,7 @@ import numpy as np
 
 from ops.errors import ArgumentError, GradError
 from ops.types import is_floating, short
-from tracer.autograd.variables import (
+from tracer.autograd.argument_trees import (
     ArgNums,
     cotangent_of,
     depends_on_others,

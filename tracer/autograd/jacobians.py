@@ -12,8 +12,7 @@ from typing import Any
 
 from ops.errors import GradError
 from ops.types import is_floating, short
-from tracer.autograd.functional import grad, require_function
-from tracer.autograd.variables import (
+from tracer.autograd.argument_trees import (
     ArgNums,
     depends_on_others,
     flatten,
@@ -22,6 +21,7 @@ from tracer.autograd.variables import (
     unflatten,
     variables_of,
 )
+from tracer.autograd.functional import grad, require_function
 from tracer.core.modes import inference_mode, is_grad_enabled
 from tracer.core.source_lines import name_of
 from tracer.dispatch.apply import apply

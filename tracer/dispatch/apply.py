@@ -88,7 +88,7 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
         for y in outputs:
             y._requires_grad = mark
     elif needs is not None:
-        from tracer.autograd.history import attach
+        from tracer.autograd.tape import attach
 
         attach(op, inputs, normal, outputs, needs)
     return outputs[0] if len(outputs) == 1 else outputs

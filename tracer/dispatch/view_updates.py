@@ -119,7 +119,7 @@ class _HistoryBuilder(RuleBuilder):
     """Builds with Tensors that have a type and a history and no elements: eager changes write memory themselves."""
 
     def op(self, name: str, *inputs: Any, **attrs: Any) -> Any:
-        from tracer.autograd.history import attach
+        from tracer.autograd.tape import attach
 
         op = lookup(name)
         normal = op.normalize(attrs)

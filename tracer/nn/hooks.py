@@ -12,7 +12,7 @@ from typing import Any
 
 from ops.errors import ArgumentError, GradError
 from ops.types import Type, short
-from tracer.autograd.history import Node, edge_of, next_sequence
+from tracer.autograd.argument_trees import flatten, unflatten
 from tracer.autograd.hooks import (
     HookIdentity,
     HookTable,
@@ -20,7 +20,7 @@ from tracer.autograd.hooks import (
     replaced,
     require_callable,
 )
-from tracer.autograd.variables import flatten, unflatten
+from tracer.autograd.tape import Node, edge_of, next_sequence
 from tracer.core.modes import MODES
 from tracer.core.source_lines import here, name_of
 from tracer.dispatch.apply import Unsaved, located

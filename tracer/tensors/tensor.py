@@ -12,13 +12,13 @@ import numpy as np
 from ops.dims import Dim
 from ops.errors import GradError, ShapeError, TraceError, TracerError
 from ops.types import Type, numpy_dtype, short
+from tracer.autograd.tensor_methods import GradientMethods
 from tracer.core.modes import MODES, Flag, untracked
 from tracer.core.source_lines import user_line
-from tracer.tensor_gradients import GradientMethods
 
 if TYPE_CHECKING:
-    from tracer.autograd.history import Node as HistoryNode
     from tracer.autograd.hooks import AccumulateGrad
+    from tracer.autograd.tape import Node as HistoryNode
     from tracer.functions.methods.attach import Methods
     from tracer.ir.graph import Value
     from tracer.recording import Recorder

@@ -12,7 +12,7 @@ import optree
 
 from ops.errors import GradError
 from ops.types import Type
-from tracer.autograd.compiled_history import CompiledNode, replay
+from tracer.autograd.compiled_backward import CompiledNode, replay
 from tracer.autograd.engine import backward
 from tracer.autograd.hooks import functions_of
 from tracer.core.modes import MODES, enable_grad

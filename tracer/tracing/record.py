@@ -10,7 +10,7 @@ import numpy as np
 import optree
 
 from ops.errors import TraceError
-from tracer.autograd.compiled_history import Outside
+from tracer.autograd.compiled_backward import Outside
 from tracer.autograd.hooks import refuse_left_over
 from tracer.core.modes import MODES, Flag, Untracked
 from tracer.dispatch.view_updates import write

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ops.errors import TraceError, TracerError
+from tracer.autograd.backward_walk import is_used_up, key_of
 from tracer.autograd.engine import cotangents_at
-from tracer.autograd.walk import is_used_up, key_of
 from tracer.dispatch.apply import located
 from tracer.ir.graph import Graph, Node, Value
 from tracer.recording import Recorder

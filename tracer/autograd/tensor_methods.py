@@ -14,8 +14,8 @@ from tracer.core.modes import INFERENCE, MODES, Flag, Untracked, untracked
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tracer.autograd.history import Node as HistoryNode
     from tracer.autograd.hooks import RemovableHandle
+    from tracer.autograd.tape import Node as HistoryNode
     from tracer.tensors.tensor import Tensor
 
 

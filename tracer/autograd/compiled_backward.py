@@ -12,7 +12,7 @@ from typing import Any
 from ops.errors import GradError
 from ops.types import Type, short
 from tracer.autograd.graph import packed, unpacked
-from tracer.autograd.history import Node, changed_at, edge_of, next_sequence
+from tracer.autograd.tape import Node, changed_at, edge_of, next_sequence
 from tracer.core.modes import MODES, no_grad
 from tracer.core.source_lines import here
 from tracer.dispatch.apply import Unsaved
