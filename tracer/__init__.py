@@ -113,10 +113,10 @@ if _typing.TYPE_CHECKING:
     from tracer import nn as nn
     from tracer import onnx as onnx
     from tracer import optim as optim
-    from tracer.checkpoint import load_checkpoint as load_checkpoint
-    from tracer.checkpoint import load_file as load_file
-    from tracer.checkpoint import save_checkpoint as save_checkpoint
-    from tracer.checkpoint import save_file as save_file
+    from tracer.serialization.checkpoint import load_checkpoint as load_checkpoint
+    from tracer.serialization.checkpoint import load_file as load_file
+    from tracer.serialization.checkpoint import save_checkpoint as save_checkpoint
+    from tracer.serialization.checkpoint import save_file as save_file
 else:
     _packages = ("checkpoint", "interpret", "ir", "nn", "onnx", "optim")
     _saving = ("load_checkpoint", "load_file", "save_checkpoint", "save_file")
