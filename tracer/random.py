@@ -25,7 +25,7 @@ from tracer.functions.creation import as_shape, as_tensor, cast, fresh
 from tracer.functions.elementwise import elementwise
 from tracer.functions.logic import bitwise_and, bitwise_right_shift
 from tracer.functions.public import public
-from tracer.recording import assign
+from tracer.functions.state_values import assign
 from tracer.tensors.tensor import Tensor
 
 Shape = int | Sequence[int]

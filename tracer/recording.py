@@ -23,7 +23,7 @@ from tracer.autograd.hooks import RemovableHandle
 from tracer.autograd.tape import next_sequence
 from tracer.core.modes import MODES
 from tracer.core.source_lines import here
-from tracer.dispatch.view_updates import refresh, write
+from tracer.dispatch.view_updates import refresh
 from tracer.ir.call_sites import Site
 from tracer.ir.graph import GraphBuilder, Node, Origin, Value
 from tracer.kept import ABSENT, Before, leaves_of
@@ -412,25 +412,3 @@ class recording:  # noqa: N801 - a context manager
         self.recorder.restore()
         self.recorder.standings.restore_flags()
         self.recorder.restore_attributes()
-
-
-def scalar(container: Any, key: Any) -> Any:
-    """container[key]: a Python number, in a trace a value that follows later changes of it."""
-    number = container[key]
-    if MODES.recorder is None or not isinstance(number, float):
-        return number
-    return MODES.recorder.scalar(container, key)
-
-
-def is_nonzero(container: Any, key: str) -> bool:
-    """Whether container[key] is not 0; in a trace checked again at each call."""
-    if MODES.recorder is None:
-        return bool(container[key] != 0)
-    return MODES.recorder.is_nonzero(container, key)
-
-
-def assign(target: Tensor, new: Tensor) -> None:
-    """target[...] = new: in its memory at once, or when the program that is being traced runs."""
-    if new.type.shape != target.type.shape or new.type.dtype != target.type.dtype:
-        raise TraceError(f"cannot assign {short(new.type)} to {short(target.type)}")
-    write(target, new, recorded=False)

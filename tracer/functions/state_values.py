@@ -1,6 +1,6 @@
-"""New values for Tensors that exist: checked and converted first, then copied, all or none.
+"""The state of modules, optimisers and generators: new values for Tensors that exist, and Python numbers that programs follow.
 
-What modules, optimisers and checkpoints restore state with. Knows Tensors and nothing of who owns
+Values to load are checked and converted first, then copied, all or none. Knows Tensors and nothing of who owns
 them.
 """
 
@@ -15,7 +15,7 @@ from ops.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from ops.reference import as_dtype
 from ops.types import Type, dtype_name, is_floating, numpy_dtype, short
 from tracer.core.modes import MODES
-from tracer.recording import assign
+from tracer.dispatch.view_updates import write as _write
 from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -81,3 +81,25 @@ def write(pairs: Iterable[tuple[Tensor, Array]]) -> None:
     """Copy arrays that `fitted` made into their Tensors."""
     for target, array in pairs:
         assign(target, Tensor.of_array(array, target.type))
+
+
+def scalar(container: Any, key: Any) -> Any:
+    """container[key]: a Python number, in a trace a value that follows later changes of it."""
+    number = container[key]
+    if MODES.recorder is None or not isinstance(number, float):
+        return number
+    return MODES.recorder.scalar(container, key)
+
+
+def is_nonzero(container: Any, key: str) -> bool:
+    """Whether container[key] is not 0; in a trace checked again at each call."""
+    if MODES.recorder is None:
+        return bool(container[key] != 0)
+    return MODES.recorder.is_nonzero(container, key)
+
+
+def assign(target: Tensor, new: Tensor) -> None:
+    """target[...] = new: in its memory at once, or when the program that is being traced runs."""
+    if new.type.shape != target.type.shape or new.type.dtype != target.type.dtype:
+        raise TraceError(f"cannot assign {short(new.type)} to {short(target.type)}")
+    _write(target, new, recorded=False)

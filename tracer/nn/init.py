@@ -17,7 +17,7 @@ from tracer.core.modes import no_grad
 from tracer.functions.creation import full
 from tracer.functions.public import public
 from tracer.functions.ranges import eye
-from tracer.recording import assign
+from tracer.functions.state_values import assign
 from tracer.tensors.tensor import Tensor
 
 _GAINS = {

@@ -10,9 +10,9 @@ from tracer.dispatch.apply import apply, located
 from tracer.functions.arithmetic import maximum, sqrt
 from tracer.functions.creation import cast
 from tracer.functions.promotion import number
+from tracer.functions.state_values import assign, is_nonzero, scalar
 from tracer.optim.optimizer import Optimizer
 from tracer.optim.options import Options, checked
-from tracer.recording import assign, is_nonzero, scalar
 from tracer.tensors.tensor import Tensor
 
 

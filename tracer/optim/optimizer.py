@@ -17,9 +17,8 @@ from tracer.core.modes import enable_grad, no_grad
 from tracer.dispatch.apply import located
 from tracer.functions.creation import cast
 from tracer.functions.public import public
-from tracer.functions.state_values import Array, fitted, outside_traces, write
+from tracer.functions.state_values import Array, assign, fitted, outside_traces, write
 from tracer.optim.options import Options, plain
-from tracer.recording import assign
 from tracer.tensors.tensor import Tensor
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from ops.errors import ArgumentError
 from tracer.dispatch.apply import located
+from tracer.functions.state_values import assign, is_nonzero, scalar
 from tracer.optim.optimizer import Optimizer
 from tracer.optim.options import Options, checked
-from tracer.recording import assign, is_nonzero, scalar
 from tracer.tensors.tensor import Tensor
 
 
