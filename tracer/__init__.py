@@ -48,12 +48,6 @@ from tracer.autograd.jacobians import jacobian as jacobian
 from tracer.autograd.variable import Variable as Variable
 from tracer.core.config import configure_logging as _configure_logging
 from tracer.core.lazy_imports import lazily as _lazily
-from tracer.core.modes import enable_grad as enable_grad
-from tracer.core.modes import inference_mode as inference_mode
-from tracer.core.modes import is_grad_enabled as is_grad_enabled
-from tracer.core.modes import is_inference_mode_enabled as is_inference_mode_enabled
-from tracer.core.modes import no_grad as no_grad
-from tracer.core.modes import set_grad_enabled as set_grad_enabled
 from tracer.custom.operators import op as op
 from tracer.errors import AnomalyError as AnomalyError
 from tracer.errors import ArgumentError as ArgumentError
@@ -99,6 +93,12 @@ from tracer.runtime.memory_stats import max_memory_reserved as max_memory_reserv
 from tracer.runtime.memory_stats import memory_allocated as memory_allocated
 from tracer.runtime.memory_stats import memory_reserved as memory_reserved
 from tracer.runtime.memory_stats import reset_peak_memory_stats as reset_peak_memory_stats
+from tracer.tensors.grad_mode import enable_grad as enable_grad
+from tracer.tensors.grad_mode import inference_mode as inference_mode
+from tracer.tensors.grad_mode import is_grad_enabled as is_grad_enabled
+from tracer.tensors.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
+from tracer.tensors.grad_mode import no_grad as no_grad
+from tracer.tensors.grad_mode import set_grad_enabled as set_grad_enabled
 from tracer.tensors.tensor import Tensor as Tensor
 from tracer.tracing import trace as trace
 

@@ -18,14 +18,16 @@ import numpy as np
 from ops import dims
 from ops.errors import ArgumentError, DTypeError
 from ops.types import dtype_name, is_floating, is_integer, numpy_dtype, short
-from tracer.core.modes import MODES, no_grad
-from tracer.dispatch.apply import apply, located
+from tracer.core.source_lines import located
+from tracer.dispatch.apply import apply
 from tracer.functions.arithmetic import add, minimum, multiply
 from tracer.functions.creation import as_shape, as_tensor, cast, fresh
 from tracer.functions.elementwise import elementwise
 from tracer.functions.logic import bitwise_and, bitwise_right_shift
 from tracer.functions.public import public
 from tracer.functions.state_values import assign
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 Shape = int | Sequence[int]

@@ -21,14 +21,14 @@ from ops.operator import Attributes, Operator, lookup
 from ops.types import Type, short
 from tracer.autograd.hooks import RemovableHandle
 from tracer.autograd.tape import next_sequence
-from tracer.core.modes import MODES
-from tracer.core.source_lines import here
+from tracer.core.source_lines import located
 from tracer.dispatch.view_updates import refresh
 from tracer.ir.call_sites import Site
 from tracer.ir.graph import GraphBuilder, Node, Origin, Value
 from tracer.kept import ABSENT, Before, leaves_of
 from tracer.picked import PickedParts
 from tracer.standings import Standings
+from tracer.tensors.modes import MODES, here
 from tracer.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Recorder:
 
     def refuse_data(self, tensor: Tensor) -> None:
         """Called when somebody asks for the elements of an outside Tensor during the trace."""
-        raise _located(
+        raise located(
             TraceError(
                 f"the elements of {short(tensor.type)} are read while a function is traced: the result would be a "
                 "constant of the compiled program. Compute with tracer's functions on the Tensor, or move this code out "
@@ -228,7 +228,7 @@ class Recorder:
         value = self.value_of(tensor)
         fixed = self.need_number(value)
         if self.questions is None or not (fixed or self.questions.many):
-            raise _located(
+            raise located(
                 TraceError(
                     f"{asked} of a traced Tensor {short(tensor.type)}: what it is decides what the function does, and a graph "
                     "that is exported holds one path only. Use tracer.where(condition, a, b) for a choice between values, or "
@@ -384,12 +384,6 @@ def _has_symbols(node: Node) -> bool:
         isinstance(a, Dim) or (isinstance(a, tuple) and any(isinstance(d, Dim) for d in a))
         for a in node.attrs.values()
     )
-
-
-def _located(error: TraceError) -> Exception:
-    from tracer.dispatch.apply import located
-
-    return located(error)
 
 
 class recording:  # noqa: N801 - a context manager

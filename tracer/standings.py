@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracer.core.modes import Flag
 from tracer.dispatch.view_updates import refresh
 from tracer.ir.graph import GraphBuilder, Node, Value
+from tracer.tensors.modes import Flag
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from ops.errors import AnomalyError, ArgumentError, TraceError
 from ops.types import Type, is_floating, short
-from tracer.core.modes import MODES
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.ir.graph import Graph, Node, Value
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Array, Tensor
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from ops.errors import ArgumentError, GradError
 from ops.types import dtype_name, is_floating, short
 from tracer.autograd import engine
 from tracer.autograd.compiled_backward import Outside
-from tracer.core.modes import MODES
 from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros_like
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 NAMESPACE = "tracer"

@@ -14,8 +14,8 @@ from typing import Any
 from ops.errors import TraceError
 from tracer.autograd import anomaly, hooks
 from tracer.autograd.tape import Node, edge_of
-from tracer.core.modes import MODES
 from tracer.dispatch.apply import BUILDER
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 Pairs = list[tuple[Tensor, Tensor]]

@@ -13,12 +13,12 @@ from ops.errors import GradError
 from ops.types import Type, short
 from tracer.autograd.graph import packed, unpacked
 from tracer.autograd.tape import Node, changed_at, edge_of, next_sequence
-from tracer.core.modes import MODES, no_grad
-from tracer.core.source_lines import here
 from tracer.dispatch.apply import Unsaved
 from tracer.ir.call_sites import Applied
 from tracer.ir.graph import Graph
 from tracer.passes.inline_calls import inline_calls
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.modes import MODES, here
 from tracer.tensors.tensor import Tensor
 
 

@@ -9,8 +9,10 @@ from ops.errors import ArgumentError, GradError, TracerError
 from ops.types import short
 from tracer.autograd import hooks
 from tracer.autograd.backward_walk import Pairs, Walk, key_of
-from tracer.core.modes import MODES, enable_grad, no_grad
-from tracer.dispatch.apply import BUILDER, located
+from tracer.core.source_lines import located
+from tracer.dispatch.apply import BUILDER
+from tracer.tensors.grad_mode import enable_grad, no_grad
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 Tensors = Tensor | Sequence[Tensor]

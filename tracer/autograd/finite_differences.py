@@ -16,9 +16,9 @@ from ops.errors import ArgumentError, GradcheckError
 from ops.types import is_floating, short
 from tracer.autograd.argument_trees import flatten, unflatten
 from tracer.autograd.engine import grad
-from tracer.core.modes import inference_mode
 from tracer.core.source_lines import name_of
 from tracer.functions.public import public
+from tracer.tensors.grad_mode import inference_mode
 from tracer.tensors.tensor import Array, Tensor
 
 

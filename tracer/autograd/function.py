@@ -16,15 +16,16 @@ from ops.errors import ArgumentError, TracerError
 from ops.types import is_floating, short
 from tracer.autograd.argument_trees import flatten
 from tracer.autograd.function_node import FunctionContext, FunctionNode, refuse_second_gradient
-from tracer.core.modes import MODES, no_grad, untracked
+from tracer.core.source_lines import located
 from tracer.custom.onnx_symbolic import form_of
 from tracer.dispatch.apply import apply as apply_named
-from tracer.dispatch.apply import located
 from tracer.dispatch.view_updates import set_history
 from tracer.functions.creation import as_tensor, copied
 from tracer.functions.in_place import require_changeable
 from tracer.functions.public import public
 from tracer.ir.graph import Value
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.modes import MODES, untracked
 from tracer.tensors.tensor import Tensor
 
 _ARRAYS = (np.ndarray, np.generic)

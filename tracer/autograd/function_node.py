@@ -15,12 +15,11 @@ from ops.errors import GradError
 from ops.types import Type, broadcast_shapes, is_floating, short
 from tracer.autograd.graph import Packed, packed
 from tracer.autograd.tape import Node, as_it_was, changed_at, edge_of, next_sequence, with_history
-from tracer.core.modes import MODES
-from tracer.core.source_lines import here
 from tracer.dispatch.apply import BUILDER, Unsaved
 from tracer.dispatch.view_updates import frozen
 from tracer.functions.creation import as_tensor
 from tracer.ir.graph import Value
+from tracer.tensors.modes import MODES, here
 from tracer.tensors.tensor import Tensor
 
 

@@ -27,12 +27,12 @@ from tracer.autograd.argument_trees import (
     unflatten,
     variables_of,
 )
-from tracer.core.modes import inference_mode, is_grad_enabled
 from tracer.core.source_lines import name_of
 from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros_like
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_of
+from tracer.tensors.grad_mode import inference_mode, is_grad_enabled
 from tracer.tensors.tensor import Tensor
 
 # ---- gradients of scalar functions ---------------------------------------------------------------

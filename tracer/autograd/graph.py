@@ -11,8 +11,9 @@ from typing import Any
 from ops.errors import GradError
 from ops.types import short
 from tracer.autograd.hooks import require_callable
-from tracer.core.modes import MODES, no_grad
 from tracer.core.source_lines import name_of
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 

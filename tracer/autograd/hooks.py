@@ -13,8 +13,8 @@ from typing import Any
 
 from ops.errors import ArgumentError, GradError, TraceError
 from ops.types import Type, short
-from tracer.core.modes import MODES
-from tracer.core.source_lines import name_of, user_line
+from tracer.core.source_lines import located, name_of, user_line
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 _ids = itertools.count()
@@ -117,7 +117,7 @@ class RemovableHandle:
             return
         if table.watched:
             if recorder is not None and not any(h is self for h, _ in recorder.hooks):
-                raise _located(
+                raise located(
                     TraceError(
                         "a hook that was registered outside is removed while a function is traced: the compiled program "
                         "would not repeat it. Remove it outside; the traced function notices"
@@ -136,7 +136,7 @@ class RemovableHandle:
 def require_callable(hook: Any) -> None:
     """Raise `ArgumentError` for a hook that cannot be called."""
     if not callable(hook):
-        raise _located(
+        raise located(
             ArgumentError(
                 f"a hook is a function, got {type(hook).__name__}; register the function itself, not what it returns"
             )
@@ -332,7 +332,7 @@ def register_on_tensor(tensor: Tensor, hook: Callable[..., Any]) -> RemovableHan
     """`Tensor.register_hook`."""
     require_callable(hook)
     if not tensor.requires_grad:
-        raise _located(
+        raise located(
             GradError(
                 f"{short(tensor.type)} does not require a gradient, so none will arrive at a hook; set requires_grad first"
             )
@@ -352,7 +352,7 @@ def register_after_accumulation(tensor: Tensor, hook: Callable[..., Any]) -> Rem
             if tensor.grad_fn is not None
             else "does not require a gradient; set requires_grad first"
         )
-        raise _located(GradError(f"{short(tensor.type)} {what}"))
+        raise located(GradError(f"{short(tensor.type)} {what}"))
     return accumulator_of(tensor).accumulated.add(hook)
 
 
@@ -395,9 +395,3 @@ class HookWatch:
             return True
         self.seen = count
         return False
-
-
-def _located(error: Any) -> Exception:
-    from tracer.dispatch.apply import located
-
-    return located(error)

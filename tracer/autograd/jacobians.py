@@ -22,13 +22,13 @@ from tracer.autograd.argument_trees import (
     variables_of,
 )
 from tracer.autograd.functional import grad, require_function
-from tracer.core.modes import inference_mode, is_grad_enabled
 from tracer.core.source_lines import name_of
 from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros
 from tracer.functions.joining import stack
 from tracer.functions.movement import reshape
 from tracer.functions.public import public
+from tracer.tensors.grad_mode import inference_mode, is_grad_enabled
 from tracer.tensors.tensor import Tensor
 
 

@@ -21,11 +21,10 @@ from tracer.autograd.hooks import (
     accumulator_of,
     require_callable,
 )
-from tracer.core.modes import INFERENCE, MODES
-from tracer.core.source_lines import here
 from tracer.dispatch.apply import BUILDER, Unsaved
 from tracer.dispatch.view_updates import HISTORY, frozen, snapshot
 from tracer.ir.graph import GraphBuilder, Value
+from tracer.tensors.modes import INFERENCE, MODES, here
 from tracer.tensors.tensor import Tensor
 
 _sequence = itertools.count()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ops.errors import GradError
 from ops.types import is_floating, short
-from tracer.core.modes import INFERENCE, MODES, Flag, Untracked, untracked
+from tracer.core.source_lines import located
+from tracer.tensors.modes import INFERENCE, MODES, Flag, Untracked, untracked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,21 +34,21 @@ class GradientMethods:
     def requires_grad(self: Any, wanted: bool) -> None:
         mark = self._flag_now()
         if wanted and not is_floating(self.type.dtype):
-            raise _located(
+            raise located(
                 GradError(f"only floating Tensors can require gradients, got {short(self.type)}")
             )
         if not wanted and self.grad_fn is not None:
-            raise _located(GradError("requires_grad can be cleared on leaves only; use t.detach()"))
+            raise located(GradError("requires_grad can be cleared on leaves only; use t.detach()"))
         if wanted and isinstance(mark, Untracked):
             if mark.volatile:
-                raise _located(
+                raise located(
                     GradError(
                         f"{short(self.type)} is volatile, so it never requires a gradient; set volatile to False first, "
                         "or use x.data, the same memory without the flag"
                     )
                 )
             if MODES.grad_enabled is not INFERENCE:
-                raise _located(
+                raise located(
                     GradError(
                         f"{short(self.type)} was made in inference mode and cannot require a gradient outside of it; "
                         "use x.clone()"
@@ -65,7 +66,7 @@ class GradientMethods:
     @volatile.setter
     def volatile(self: Any, wanted: bool) -> None:
         if wanted and self.grad_fn is not None:
-            raise _located(GradError("volatile can be set on leaves only; use t.detach()"))
+            raise located(GradError("volatile can be set on leaves only; use t.detach()"))
         if wanted or self.volatile:
             self._flag(untracked(bool(wanted), self.is_inference()))
 
@@ -137,7 +138,7 @@ class GradientMethods:
         is_tensor = isinstance(value, GradientMethods)
         if value is not None and (not is_tensor or value.type.strong() != self.type.strong()):
             got = short(value.type) if is_tensor else type(value).__name__
-            raise _located(
+            raise located(
                 GradError(
                     f"a gradient must be {short(self.type)} like its Tensor, or None, got {got}"
                 )
@@ -151,7 +152,7 @@ class GradientMethods:
     def detach_(self: Any) -> Tensor:
         """Drop the history of this Tensor, so that it is a leaf. Raises `GradError` for a view, whose base has it."""
         if self._view is not None and self._view.op is not None:
-            raise _located(
+            raise located(
                 GradError(
                     f"{short(self.type)} is a view of another Tensor, whose history it shares; use t.detach()"
                 )
@@ -180,7 +181,7 @@ class GradientMethods:
         """`backward` keeps `.grad` of this although it is no leaf. Raises `GradError` if it requires no gradient."""
         if not self.requires_grad:
             why = "is volatile" if self.volatile else "requires no gradient"
-            raise _located(GradError(f"{short(self.type)} {why}, so there is none to keep"))
+            raise located(GradError(f"{short(self.type)} {why}, so there is none to keep"))
         now = self._current()
         if now._grad_fn is not None:
             self.retains_grad = True
@@ -203,9 +204,3 @@ class GradientMethods:
         from tracer.autograd.hooks import register_after_accumulation
 
         return register_after_accumulation(self, hook)
-
-
-def _located(error: GradError) -> Exception:
-    from tracer.dispatch.apply import located
-
-    return located(error)

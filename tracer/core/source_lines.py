@@ -1,4 +1,4 @@
-"""Which line of the user's code is running: the first frame outside this library; and in which module."""
+"""Which line of the user's code is running: the first frame outside this library. Errors get it here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
-from tracer.core.modes import MODES
-from tracer.ir.graph import Origin
+from ops.errors import TracerError
 
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 _OWN = tuple(os.path.join(_ROOT, package) + os.sep for package in ("tracer", "ops", "codegen"))
@@ -50,11 +49,16 @@ def user_line() -> str:
     return ""
 
 
+def located(error: TracerError) -> TracerError:
+    """The error with the user's line, once."""
+    if getattr(error, "located", False):
+        return error
+    line = user_line()
+    new = type(error)(f"{error}\n  at {line}" if line else str(error))
+    new.located = True  # type: ignore[attr-defined]
+    return new
+
+
 def name_of(function: Any) -> str:
     """What messages call a function, or another object that is called."""
     return str(getattr(function, "__qualname__", type(function).__name__))
-
-
-def here(gradient: bool = False) -> Origin:
-    """Module path and line of the running code."""
-    return Origin("/".join(MODES.scope), user_line(), gradient)

@@ -15,8 +15,8 @@ from ops.dims import Dim
 from ops.errors import ArgumentError, ExportError, TracerError
 from ops.forms import SUFFIXES, Form, FormNode, Operand, Reference
 from ops.types import Type
-from tracer.core.modes import MODES
 from tracer.functions.creation import array_of
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 

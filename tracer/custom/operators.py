@@ -31,8 +31,9 @@ from ops.compute import Scalar, ScalarFunction
 from ops.errors import ArgumentError
 from ops.operator import Application, NoGradient, Operator, Rule, Unsupported, find, register
 from ops.types import FLOATING, Type
+from tracer.core.source_lines import located
 from tracer.custom.onnx_symbolic import build_form
-from tracer.dispatch.apply import apply_operator, located
+from tracer.dispatch.apply import apply_operator
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor

@@ -15,8 +15,8 @@ from ops.errors import TracerError
 from ops.operator import TABLE, Application, Attributes, Derived, Operator, RuleBuilder, lookup
 from ops.types import Type, is_floating
 from tracer.core.config import CONFIG
-from tracer.core.modes import INFERENCE, MODES, Flag, Untracked, untracked
-from tracer.core.source_lines import user_line
+from tracer.core.source_lines import located
+from tracer.tensors.modes import INFERENCE, MODES, Flag, Untracked, untracked
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import link
 
@@ -31,16 +31,6 @@ def apply(name: str, *inputs: Tensor, **attrs: Any) -> Any:
         return apply_operator(op, inputs, attrs)
     except TracerError as error:
         raise located(error) from None
-
-
-def located(error: TracerError) -> TracerError:
-    """The error with the user's line, once."""
-    if getattr(error, "located", False):
-        return error
-    line = user_line()
-    new = type(error)(f"{error}\n  at {line}" if line else str(error))
-    new.located = True  # type: ignore[attr-defined]
-    return new
 
 
 def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, Any]) -> Any:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ops.operator import Application, RuleBuilder, lookup
-from tracer.core.modes import MODES, VOLATILE, Flag, Untracked, enable_grad, no_grad
 from tracer.dispatch.apply import BUILDER, apply_operator
+from tracer.tensors.grad_mode import enable_grad, no_grad
+from tracer.tensors.modes import MODES, VOLATILE, Flag, Untracked
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import View, steps_of
 

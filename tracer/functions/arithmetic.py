@@ -9,12 +9,12 @@ import numpy as np
 
 from ops.errors import ArgumentError, DivisionError, DTypeError, IntegerOverflowError
 from ops.types import UNSIGNED, broadcast_shapes, is_floating, is_integer, short
-from tracer.core.modes import MODES
 from tracer.dispatch.apply import apply, constant
 from tracer.functions.creation import as_tensor, cast, copied, has_tensors
 from tracer.functions.elementwise import elementwise, strong, unary_floating
 from tracer.functions.promotion import number_type, prepare
 from tracer.functions.public import public
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 # ---- the four operations -------------------------------------------------------------------------

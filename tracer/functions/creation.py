@@ -14,9 +14,9 @@ from ops.dims import Dim
 from ops.errors import ArgumentError, DTypeError, ShapeError
 from ops.reference import as_dtype
 from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, numpy_dtype
-from tracer.core.modes import INFERENCE, MODES
 from tracer.dispatch.apply import apply, constant
 from tracer.functions.public import public
+from tracer.tensors.modes import INFERENCE, MODES
 from tracer.tensors.tensor import Tensor
 
 _ATOMS = frozenset((bool, int, float))

@@ -13,12 +13,12 @@ import numpy as np
 from ops.dims import Dim
 from ops.errors import DTypeError, ShapeError, TraceError
 from ops.types import broadcast_shapes, dtype_name, is_integer, normalize_axis, short
-from tracer.core.modes import MODES
 from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, fresh
 from tracer.functions.elementwise import strong
 from tracer.functions.promotion import number, number_type
 from tracer.functions.public import public
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 Size = int | Dim

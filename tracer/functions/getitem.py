@@ -17,11 +17,11 @@ from ops.errors import ArgumentError, BoundsError, ShapeError
 from ops.indexing import checked
 from ops.slicing import END
 from ops.types import broadcast_shapes, require_index, short
-from tracer.core.modes import MODES
 from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, fresh
 from tracer.functions.gather_scatter import Size, as_indices, linear_index, where_true
 from tracer.functions.public import public
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 

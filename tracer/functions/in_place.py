@@ -14,10 +14,11 @@ import numpy as np
 
 from ops.errors import ArgumentError, DTypeError, GradError, ShapeError
 from ops.types import is_floating, is_integer, short
-from tracer.core.modes import INFERENCE, MODES, Untracked, no_grad
 from tracer.dispatch.apply import apply
 from tracer.dispatch.view_updates import current, snapshot, write
 from tracer.functions.creation import as_tensor, cast
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.modes import INFERENCE, MODES, Untracked
 from tracer.tensors.tensor import Tensor
 
 

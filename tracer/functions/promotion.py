@@ -12,9 +12,9 @@ from ops.errors import DTypeError
 from ops.operator import ArrayData
 from ops.promotion import floating_type, promote, result_type
 from ops.types import DEFAULT_FLOAT, Type, is_floating, is_integer, numpy_dtype
-from tracer.core.modes import MODES
 from tracer.dispatch.apply import apply, constant
 from tracer.functions.creation import as_tensor, cast
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 _NUMBER_TYPES = {

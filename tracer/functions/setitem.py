@@ -14,7 +14,6 @@ import numpy as np
 from ops import dims
 from ops.errors import ArgumentError, BoundsError, DTypeError, ShapeError
 from ops.types import broadcast_shapes, short
-from tracer.core.modes import MODES
 from tracer.dispatch.apply import BUILDER, apply
 from tracer.functions.creation import as_tensor, cast, has_tensors
 from tracer.functions.elementwise import strong
@@ -34,6 +33,7 @@ from tracer.functions.getitem import (
 from tracer.functions.in_place import change, copy_into, require_changeable, writeable
 from tracer.functions.promotion import number, number_type
 from tracer.functions.public import public
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 Shape = tuple[Size, ...]

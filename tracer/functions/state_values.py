@@ -14,8 +14,8 @@ import numpy as np
 from ops.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from ops.reference import as_dtype
 from ops.types import Type, dtype_name, is_floating, numpy_dtype, short
-from tracer.core.modes import MODES
 from tracer.dispatch.view_updates import write as _write
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 def outside_traces(what: str) -> None:
     """Raise `TraceError` while a function is traced: a program would not repeat what is done."""
     if MODES.recorder is not None:
-        from tracer.dispatch.apply import located
+        from tracer.core.source_lines import located
 
         raise located(
             TraceError(

@@ -9,10 +9,10 @@ import numpy as np
 
 from ops.errors import ArgumentError, GradError, TraceError
 from ops.types import dtype_name
-from tracer.core.modes import MODES
 from tracer.functions import arithmetic, movement, reductions
 from tracer.functions.creation import as_tensor, cast
 from tracer.functions.in_place import copy_into
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 Function = Callable[..., Any]

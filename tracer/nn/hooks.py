@@ -21,10 +21,10 @@ from tracer.autograd.hooks import (
     require_callable,
 )
 from tracer.autograd.tape import Node, edge_of, next_sequence
-from tracer.core.modes import MODES
-from tracer.core.source_lines import here, name_of
-from tracer.dispatch.apply import Unsaved, located
+from tracer.core.source_lines import located, name_of
+from tracer.dispatch.apply import Unsaved
 from tracer.dispatch.view_updates import frozen
+from tracer.tensors.modes import MODES, here
 from tracer.tensors.tensor import Tensor
 
 Gradients = tuple[Tensor | None, ...]

@@ -13,11 +13,11 @@ import numpy as np
 from ops.errors import ArgumentError, ShapeError
 from ops.types import short
 from tracer import random
-from tracer.core.modes import no_grad
 from tracer.functions.creation import full
 from tracer.functions.public import public
 from tracer.functions.ranges import eye
 from tracer.functions.state_values import assign
+from tracer.tensors.grad_mode import no_grad
 from tracer.tensors.tensor import Tensor
 
 _GAINS = {

@@ -12,7 +12,6 @@ import numpy as np
 
 from ops.errors import ArgumentError, BoundsError, DTypeError, ShapeError
 from ops.types import is_floating, is_integer, short
-from tracer.core.modes import MODES
 from tracer.dispatch.apply import BUILDER, apply
 from tracer.functions import activation, arithmetic, logic, transcendental
 from tracer.functions.creation import as_tensor, cast
@@ -21,6 +20,7 @@ from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.functions.reductions import mean
 from tracer.functions.reductions import sum as sum_over
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from ops.errors import ArgumentError, DTypeError, TraceError
 from ops.types import dtype_name, is_floating, short
-from tracer.core.modes import MODES
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.functions.public import public
 from tracer.functions.state_values import Array, fitted, outside_traces, require_writable, write
 from tracer.nn.hooks import HookedModule, call_with_hooks
 from tracer.nn.tree import ModuleTree
+from tracer.tensors.modes import MODES
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Tensor
 

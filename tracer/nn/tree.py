@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from ops.errors import ArgumentError
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Tensor
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ExportError
-from tracer.core.modes import no_grad
 from tracer.ir.graph import Graph, GraphBuilder, Value
 from tracer.nn.module import Module
 from tracer.onnx.dynamic import NONE, Aliases, with_symbols
+from tracer.tensors.grad_mode import no_grad
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
 from tracer.tracing.access import Path

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch.apply import apply, located
+from tracer.core.source_lines import located
+from tracer.dispatch.apply import apply
 from tracer.functions.arithmetic import maximum, sqrt
 from tracer.functions.creation import cast
 from tracer.functions.promotion import number

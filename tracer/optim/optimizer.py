@@ -13,12 +13,12 @@ import numpy as np
 
 from ops.errors import ArgumentError, DTypeError
 from ops.types import is_floating, short
-from tracer.core.modes import enable_grad, no_grad
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.functions.creation import cast
 from tracer.functions.public import public
 from tracer.functions.state_values import Array, assign, fitted, outside_traces, write
 from tracer.optim.options import Options, plain
+from tracer.tensors.grad_mode import enable_grad, no_grad
 from tracer.tensors.tensor import Tensor
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ArgumentError
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.functions.state_values import outside_traces
 
 

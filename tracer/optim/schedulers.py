@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.functions.state_values import outside_traces
 from tracer.optim.optimizer import Optimizer
 

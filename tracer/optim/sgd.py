@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.functions.state_values import assign, is_nonzero, scalar
 from tracer.optim.optimizer import Optimizer
 from tracer.optim.options import Options, checked

@@ -17,9 +17,9 @@ import numpy as np
 from codegen.memory import allocate
 from ops.errors import ArgumentError
 from ops.types import Type, short
-from tracer.core.modes import MODES
 from tracer.ir.graph import Graph, Value
 from tracer.runtime.operand_overlap import Sharing
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern, is_plain
 
 _LOG = logging.getLogger("tracer.fusion")

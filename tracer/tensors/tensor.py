@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ops.dims import Dim
-from ops.errors import GradError, ShapeError, TraceError, TracerError
+from ops.errors import GradError, ShapeError, TraceError
 from ops.types import Type, numpy_dtype, short
 from tracer.autograd.tensor_methods import GradientMethods
-from tracer.core.modes import MODES, Flag, untracked
-from tracer.core.source_lines import user_line
+from tracer.core.source_lines import located, user_line
+from tracer.tensors.modes import MODES, Flag, untracked
 
 if TYPE_CHECKING:
     from tracer.autograd.hooks import AccumulateGrad
@@ -154,13 +154,13 @@ class Tensor(GradientMethods, Methods):
         if array is None:
             if self._block is None:
                 if self._recorder is not MODES.recorder:
-                    raise _located(
+                    raise located(
                         TraceError(
                             f"a Tensor {short(self.type)} of a trace that is over is used; it has no data: return it from the "
                             "traced function instead of keeping it in a variable, an attribute or a cache"
                         )
                     )
-                raise _located(
+                raise located(
                     TraceError(
                         f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "
                         "compute with tracer's functions, ask for numbers (t.item(), t.tolist()), or move this code out of the "
@@ -176,7 +176,7 @@ class Tensor(GradientMethods, Methods):
     def numpy(self) -> Array:
         """The data as a NumPy array that shares the Tensor's memory. Raises `GradError` if it requires a gradient."""
         if self.requires_grad:
-            raise _located(GradError("this Tensor requires a gradient; use t.detach().numpy()"))
+            raise located(GradError("this Tensor requires a gradient; use t.detach().numpy()"))
         return self.array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -263,7 +263,7 @@ class Tensor(GradientMethods, Methods):
             raise TypeError("a 0-d Tensor has no length")
         length = self.type.shape[0]
         if isinstance(length, Dim):
-            raise _located(
+            raise located(
                 ShapeError(
                     f"len(x) is a number, but the size {length} is symbolic; x.shape[0] is the size"
                 )
@@ -355,7 +355,7 @@ class Tensor(GradientMethods, Methods):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if self.grad_fn is not None:
-            raise _located(GradError("only leaves can be deep-copied; use t.detach()"))
+            raise located(GradError("only leaves can be deep-copied; use t.detach()"))
         result = type(self).__new__(type(self))
         result._start(self.type)
         result._array = self.array.copy()
@@ -366,7 +366,7 @@ class Tensor(GradientMethods, Methods):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.grad_fn is not None:
-            raise _located(GradError("only leaves can be pickled; use t.detach()"))
+            raise located(GradError("only leaves can be pickled; use t.detach()"))
         flag = self._requires_grad is True or untracked(self.volatile, False)
         return _restore, (type(self), np.array(self.array, order="C"), flag)
 
@@ -376,12 +376,6 @@ def _restore(kind: type[Tensor], array: Array, requires_grad: Flag) -> Tensor:
     result._start(intern(Type.of(array)))
     result._array, result._requires_grad = array, requires_grad
     return result
-
-
-def _located(error: TracerError) -> Exception:
-    from tracer.dispatch.apply import located
-
-    return located(error)
 
 
 _new = object.__new__

@@ -13,8 +13,8 @@ from ops.dims import Dim
 from ops.movement import contiguous_strides
 from ops.operator import Application, Attributes, Operator
 from ops.types import Type
-from tracer.core.modes import MODES
 from tracer.ir.graph import GraphBuilder, Value
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ops.operator import Attributes, Operator
-from tracer.core.modes import enable_grad, no_grad
 from tracer.dispatch.apply import apply_operator
+from tracer.tensors.grad_mode import enable_grad, no_grad
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import steps_of
 

@@ -15,13 +15,14 @@ from ops.types import Type
 from tracer.autograd.compiled_backward import CompiledNode, replay
 from tracer.autograd.engine import backward
 from tracer.autograd.hooks import functions_of
-from tracer.core.modes import MODES, enable_grad
 from tracer.dispatch.apply import BUILDER
 from tracer.dispatch.view_updates import set_flag, set_history
 from tracer.functions.in_place import require_history
 from tracer.ir.graph import Graph, used
 from tracer.recording import held_by
 from tracer.runtime.executable import Executable
+from tracer.tensors.grad_mode import enable_grad
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.guarded import Departure, GuardedExecutable
 from tracer.tracing.guards import build_guard

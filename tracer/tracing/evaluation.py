@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tracer.core.modes import MODES
 from tracer.dispatch.apply import compute
 from tracer.ir.graph import Graph, Node, Value
 from tracer.ir.interpreter import interpret
+from tracer.tensors.modes import MODES
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 256 << 20  # kept between questions; what is dropped is computed again

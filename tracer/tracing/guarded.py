@@ -15,11 +15,11 @@ from itertools import accumulate
 from typing import Any
 
 from tracer import passes
-from tracer.core.modes import MODES
 from tracer.ir.graph import Graph, Node
 from tracer.lowering.checks import index_tests, refusal
 from tracer.passes.inline_calls import inline_calls
 from tracer.runtime.executable import Executable, Kernels, look_for_anomalies
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.stages import Stage, cut
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tracer.autograd.hooks import REGISTRATIONS, HookWatch
-from tracer.core.modes import Untracked
 from tracer.core.source_lines import name_of
 from tracer.random import default_generator
 from tracer.recording import Holder
+from tracer.tensors.modes import Untracked
 from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.access import Path, code_names, find_paths, function_roots
 from tracer.tracing.arrays import is_small, lenders

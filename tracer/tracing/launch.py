@@ -15,9 +15,9 @@ import numpy as np
 
 from codegen.memory import allocate
 from ops.types import numpy_dtype
-from tracer.core.modes import MODES
 from tracer.dispatch.view_updates import set_flag
 from tracer.recording import Holder
+from tracer.tensors.modes import MODES
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Array, Tensor, is_plain
 from tracer.tracing.guarded import EarlyProgram, GuardedExecutable

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from tracer.core.modes import Untracked
+from tracer.tensors.modes import Untracked
 from tracer.tracing.entry import Entry
 from tracer.tracing.questions import Question
 from tracer.tracing.signature import Leaf

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.core.source_lines import is_own
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import is_own, located
 from tracer.tracing.entry import Entry
 from tracer.tracing.paths import Paths
 from tracer.tracing.questions import Question

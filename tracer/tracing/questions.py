@@ -14,8 +14,7 @@ import numpy as np
 
 from ops.errors import TraceError, TracerError
 from ops.types import is_floating, short
-from tracer.core.source_lines import user_line
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located, user_line
 from tracer.ir.graph import Value
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import optree
 from ops.errors import TraceError
 from tracer.autograd.compiled_backward import Outside
 from tracer.autograd.hooks import refuse_left_over
-from tracer.core.modes import MODES, Flag, Untracked
 from tracer.dispatch.view_updates import write
 from tracer.functions.creation import copied
 from tracer.ir.call_sites import fold
@@ -20,6 +19,7 @@ from tracer.ir.graph import Graph, Value
 from tracer.kept import At, OneAt, SetAnew, leaves_with_accessors, refuse_grown, refuse_objects
 from tracer.recording import Change, Holder, Recorder, recording
 from tracer.standings import Flags
+from tracer.tensors.modes import MODES, Flag, Untracked
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.arrays import NamedArrays

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracer.core.modes import Flag
 from tracer.ir.call_sites import Applied
 from tracer.ir.graph import Graph, Node
 from tracer.recording import Capture, Holder, ScalarCapture
+from tracer.tensors.modes import Flag
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.aliases import Alias
 from tracer.tracing.questions import Question

@@ -11,7 +11,7 @@ from typing import Any
 from ops.errors import TraceError, TracerError
 from tracer.autograd.backward_walk import is_used_up, key_of
 from tracer.autograd.engine import cotangents_at
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.ir.graph import Graph, Node, Value
 from tracer.recording import Recorder
 from tracer.standings import Flags

@@ -15,7 +15,7 @@ import optree
 from ops.errors import ArgumentError, TraceError
 from ops.types import Type, short
 from tracer.autograd.hooks import state_of
-from tracer.core.modes import Flag, Untracked
+from tracer.tensors.modes import Flag, Untracked
 from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.values import is_used_up
 

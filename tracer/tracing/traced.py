@@ -15,10 +15,9 @@ import numpy as np
 
 from ops.errors import ArgumentError, TraceError, TracerError
 from tracer.core.config import CONFIG
-from tracer.core.modes import MODES
-from tracer.core.source_lines import name_of
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located, name_of
 from tracer.ir.graph import Graph
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.binding import Binding
 from tracer.tracing.entry import Entry, Turned

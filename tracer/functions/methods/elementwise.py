@@ -8,13 +8,13 @@ import numpy as np
 
 from ops.errors import ArgumentError
 from ops.types import dtype_name, is_floating
-from tracer.core.modes import MODES
 from tracer.dispatch.view_updates import write
 from tracer.functions import activation, arithmetic, creation, logic, reductions, transcendental
 from tracer.functions.creation import Shape, as_tensor, cast, copied
 from tracer.functions.in_place import writeable
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.nn import functional as F
 from tracer.nn.module import Module
 from tracer.tensors.tensor import Tensor

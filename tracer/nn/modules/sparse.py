@@ -7,11 +7,11 @@ from typing import Any
 from ops.errors import ShapeError
 from ops.types import normalize_axis
 from tracer import random
-from tracer.core.modes import no_grad
-from tracer.dispatch.apply import located
+from tracer.core.source_lines import located
 from tracer.nn import functional as F
 from tracer.nn.module import Module
 from tracer.nn.sizes import size
+from tracer.tensors.grad_mode import no_grad
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Tensor
 

@@ -1,6 +1,6 @@
-"""Thread-local modes: whether gradients are recorded, the recorder of the running trace, the module path.
+"""Whether gradients are recorded: `no_grad`, `enable_grad`, `inference_mode`, as contexts and decorators.
 
-Also the marks of Tensors and modes for which gradients are out of the question. Knows neither Tensors nor operators.
+Knows the modes of the thread. Must not know Tensors or operators.
 """
 
 from __future__ import annotations
@@ -9,65 +9,13 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ops.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from tracer.autograd.anomaly import Checks
-    from tracer.recording import Recorder
+from tracer.core.source_lines import located
+from tracer.tensors.modes import INFERENCE, MODES, Flag
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-class Untracked:
-    """More than "no gradient is wanted": stands where others have False, and is false.
-
-    A Tensor with such a mark is `volatile` (whatever is computed from it is too), or was made in inference mode, or
-    both. It takes the place of False so that code which asks "is it False?" sees it without a second question.
-    """
-
-    __slots__ = ("inference", "volatile")
-
-    def __init__(self, volatile: bool, inference: bool) -> None:
-        self.volatile, self.inference = volatile, inference
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return " ".join(name for name in ("volatile", "inference") if getattr(self, name))
-
-    def __deepcopy__(self, memo: Any) -> Untracked:
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return untracked, (self.volatile, self.inference)
-
-
-Flag = bool | Untracked
-VOLATILE = Untracked(True, False)
-INFERENCE = Untracked(False, True)
-_BOTH = Untracked(True, True)
-
-
-def untracked(volatile: bool, inference: bool) -> Flag:
-    """The mark of a Tensor that is these things, False if it is neither."""
-    if volatile:
-        return _BOTH if inference else VOLATILE
-    return INFERENCE if inference else False
-
-
-class _Modes(threading.local):
-    grad_enabled: Flag = True  # INFERENCE in inference mode
-    recorder: Recorder | None = None
-    scope: tuple[str, ...] = ()
-    modules: tuple[Any, ...] = ()
-    anomaly: Checks | None = None  # what anomaly mode looks for; None where it is off
-    packing: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # saved_tensors_hooks
-
-
-MODES = _Modes()
 
 
 class _GradMode:
@@ -97,7 +45,9 @@ class _GradMode:
         if not callable(function) or inspect.isclass(function):
             name = type(self).__name__
             what = "decorate its methods" if callable(function) else "call it without arguments"
-            raise _located(f"{name} decorates functions, got {function!r:.60}; {what}")
+            raise located(
+                ArgumentError(f"{name} decorates functions, got {function!r:.60}; {what}")
+            )
         decorated: _Function = _decorated(self, function)
         return decorated
 
@@ -225,7 +175,7 @@ class set_grad_enabled(_GradMode):  # noqa: N801 - PyTorch's name
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
-            raise _located(f"set_grad_enabled takes True or False, got {mode!r:.60}")
+            raise located(ArgumentError(f"set_grad_enabled takes True or False, got {mode!r:.60}"))
         super().__init__()
         self.mode = mode
         self._before: Flag | None = MODES.grad_enabled
@@ -281,9 +231,3 @@ def is_grad_enabled() -> bool:
 def is_inference_mode_enabled() -> bool:
     """Whether `inference_mode` is on."""
     return MODES.grad_enabled is INFERENCE
-
-
-def _located(text: str) -> Exception:
-    from tracer.dispatch.apply import located
-
-    return located(ArgumentError(text))
