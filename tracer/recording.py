@@ -25,11 +25,11 @@ from tracer.core.source_lines import located
 from tracer.dispatch.view_updates import refresh
 from tracer.ir.call_sites import Site
 from tracer.ir.graph import GraphBuilder, Node, Origin, Value
-from tracer.kept import ABSENT, Before, leaves_of
 from tracer.picked import PickedParts
 from tracer.standings import Standings
 from tracer.tensors.modes import MODES, here
 from tracer.tensors.tensor import Tensor
+from tracer.tracing.state.side_effects import ABSENT, Before, leaves_of
 
 if TYPE_CHECKING:
     from tracer.tracing.questions import Questions

@@ -17,12 +17,12 @@ from tracer.random import default_generator
 from tracer.recording import Holder
 from tracer.tensors.modes import Untracked
 from tracer.tensors.tensor import Tensor, intern
-from tracer.tracing.access import Path, code_names, find_paths, function_roots
-from tracer.tracing.arrays import is_small, lenders
-from tracer.tracing.containers import contents_of
-from tracer.tracing.kinds import SCALARS, is_changeable, is_plain, is_users_object
-from tracer.tracing.reads import Found, reads
 from tracer.tracing.recorded import Recorded
+from tracer.tracing.state.code_reads import Found, reads
+from tracer.tracing.state.container_contents import contents_of
+from tracer.tracing.state.named_arrays import is_small, lenders
+from tracer.tracing.state.object_paths import Path, code_names, find_paths, function_roots
+from tracer.tracing.state.value_kinds import SCALARS, is_changeable, is_plain, is_users_object
 
 Guard = Callable[[Any, Sequence[Any]], str | None]
 

@@ -16,21 +16,28 @@ from tracer.dispatch.view_updates import write
 from tracer.functions.creation import copied
 from tracer.ir.call_sites import fold
 from tracer.ir.graph import Graph, Value
-from tracer.kept import At, OneAt, SetAnew, leaves_with_accessors, refuse_grown, refuse_objects
 from tracer.recording import Change, Holder, Recorder, recording
 from tracer.standings import Flags
 from tracer.tensors.modes import MODES, Flag, Untracked
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
-from tracer.tracing.arrays import NamedArrays
-from tracer.tracing.containers import NamedLists
 from tracer.tracing.evaluation import Evaluation
 from tracer.tracing.questions import Question, Questions
 from tracer.tracing.recorded import Output, Recorded
 from tracer.tracing.result_gradients import as_outside, result_gradients
 from tracer.tracing.signature import NAMESPACE, Leaf, has_history
+from tracer.tracing.state.assigned_places import GlobalGenerators, Named, NamedGenerators, Places
+from tracer.tracing.state.container_contents import NamedLists
+from tracer.tracing.state.named_arrays import NamedArrays
+from tracer.tracing.state.side_effects import (
+    At,
+    OneAt,
+    SetAnew,
+    leaves_with_accessors,
+    refuse_grown,
+    refuse_objects,
+)
 from tracer.tracing.unfinished import refuse_unfinished
-from tracer.tracing.values import GlobalGenerators, Named, NamedGenerators, Places
 
 
 class NeedNumber(BaseException):

@@ -17,7 +17,7 @@ from ops.types import Type, short
 from tracer.autograd.hooks import state_of
 from tracer.tensors.modes import Flag, Untracked
 from tracer.tensors.tensor import Tensor, intern
-from tracer.tracing.values import is_used_up
+from tracer.tracing.state.assigned_places import is_used_up
 
 _PLAIN = (bool, int, str, bytes, type(None), complex)
 NAMESPACE = "tracer"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ops.errors import TraceError
-from tracer.kept import place_of_computed
+from tracer.tracing.state.side_effects import place_of_computed
 
 
 def refuse_unfinished(x: Any, is_computed: Callable[[Any], bool]) -> None:

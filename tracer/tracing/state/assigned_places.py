@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from ops.errors import TraceError
-from tracer.kept import ABSENT, At, Before, SetAt
 from tracer.recording import Change
-from tracer.tracing.kinds import is_changeable, is_generator, is_plain, same
-from tracer.tracing.reads import Found, reads
+from tracer.tracing.state.code_reads import Found, reads
+from tracer.tracing.state.side_effects import ABSENT, At, Before, SetAt
+from tracer.tracing.state.value_kinds import is_changeable, is_generator, is_plain, same
 
 _GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ops.errors import TraceError
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.kinds import is_plain, same
-from tracer.tracing.reads import Found
+from tracer.tracing.state.code_reads import Found
+from tracer.tracing.state.value_kinds import is_plain, same
 
 CONTAINERS = (list, dict, tuple, set, frozenset, deque, OrderedDict, defaultdict)
 MOST_ELEMENTS = 512  # of a container and those in it

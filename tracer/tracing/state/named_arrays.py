@@ -17,7 +17,7 @@ import numpy as np
 from ops.errors import TraceError
 from tracer.core.source_lines import shown
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.values import Named
+from tracer.tracing.state.assigned_places import Named
 
 MOST_BYTES = 1 << 16  # of an array whose elements are compared at every call: microseconds
 

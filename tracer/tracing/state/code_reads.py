@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.bytecode import assigned_once, operations
-from tracer.tracing.kinds import (
+from tracer.tracing.state.bytecode import assigned_once, operations
+from tracer.tracing.state.value_kinds import (
     KEYED,
     MOST_ITEMS,
     SCALARS,
