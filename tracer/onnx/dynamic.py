@@ -14,7 +14,7 @@ from ops.dims import Dim
 from ops.errors import ExportError
 from ops.types import Type
 from tracer.tensors.tensor import intern
-from tracer.tracing.signature import Leaf
+from tracer.tracing.arguments.signature import Leaf
 
 
 @dataclass(frozen=True, slots=True)

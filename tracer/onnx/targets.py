@@ -19,10 +19,10 @@ from tracer.onnx.dynamic import NONE, Aliases, with_symbols
 from tracer.tensors.grad_mode import no_grad
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
+from tracer.tracing.arguments.signature import Leaf, flatten, leaf_names, leaf_of
 from tracer.tracing.guards import build_guard
 from tracer.tracing.record import NeedNumber, record
 from tracer.tracing.recorded import Output, Recorded
-from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 from tracer.tracing.state.object_paths import Path
 from tracer.tracing.traced import TracedFunction
 

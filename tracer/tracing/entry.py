@@ -24,11 +24,11 @@ from tracer.runtime.executable import Executable
 from tracer.tensors.grad_mode import enable_grad
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern
+from tracer.tracing.arguments.signature import Leaf
 from tracer.tracing.guarded import Departure, GuardedExecutable
 from tracer.tracing.guards import build_guard
 from tracer.tracing.questions import Question
 from tracer.tracing.recorded import Recorded
-from tracer.tracing.signature import Leaf
 
 _UNKNOWN = object()
 

@@ -20,13 +20,13 @@ from tracer.recording import Holder
 from tracer.tensors.modes import MODES
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Array, Tensor, is_plain
+from tracer.tracing.arguments.signature import arrival_of
 from tracer.tracing.guarded import EarlyProgram, GuardedExecutable
-from tracer.tracing.signature import arrival_of
 
 if TYPE_CHECKING:
     from tracer.runtime.executable import Executable
+    from tracer.tracing.arguments.signature import Leaf
     from tracer.tracing.entry import Entry, Turned
-    from tracer.tracing.signature import Leaf
     from tracer.tracing.stages import Stage
 
 MISS = object()

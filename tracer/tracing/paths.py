@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import Any
 
 from tracer.tensors.modes import Untracked
+from tracer.tracing.arguments.signature import Leaf
 from tracer.tracing.entry import Entry
 from tracer.tracing.questions import Question
-from tracer.tracing.signature import Leaf
 
 
 class Paths(Sequence[Entry]):

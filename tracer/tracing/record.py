@@ -21,11 +21,11 @@ from tracer.standings import Flags
 from tracer.tensors.modes import MODES, Flag, Untracked
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
+from tracer.tracing.arguments.signature import NAMESPACE, Leaf, has_history
 from tracer.tracing.evaluation import Evaluation
 from tracer.tracing.questions import Question, Questions
 from tracer.tracing.recorded import Output, Recorded
 from tracer.tracing.result_gradients import as_outside, result_gradients
-from tracer.tracing.signature import NAMESPACE, Leaf, has_history
 from tracer.tracing.state.assigned_places import GlobalGenerators, Named, NamedGenerators, Places
 from tracer.tracing.state.container_contents import NamedLists
 from tracer.tracing.state.named_arrays import NamedArrays

@@ -19,14 +19,14 @@ from tracer.core.source_lines import located, name_of
 from tracer.ir.graph import Graph
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.binding import Binding
+from tracer.tracing.arguments.binding import Binding
+from tracer.tracing.arguments.signature import Leaf, flatten, leaf_names, leaf_of
 from tracer.tracing.entry import Entry, Turned
 from tracer.tracing.launch import MISS
 from tracer.tracing.paths import PathReport
 from tracer.tracing.programs import Programs, Timings
 from tracer.tracing.questions import Question
 from tracer.tracing.record import NeedNumber, record
-from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
