@@ -21,8 +21,8 @@ from tracer.autograd.compiled_backward import replay
 from tracer.autograd.engine import grad
 from tracer.dispatch.apply import BUILDER
 from tracer.ir.graph import Graph, Value
-from tracer.recording import Recorder, recording
 from tracer.tensors.tensor import Tensor
+from tracer.tracing.recording.recorder import Recorder, recording
 
 OPERATORS = tuple(op for op in TABLE.values() if not isinstance(op.compute, Control))
 

@@ -20,7 +20,7 @@ from tracer.functions.methods import attach
 from tracer.ir.graph import Graph, Value
 from tracer.ir.interpreter import interpret
 from tracer.nn import functional
-from tracer.recording import Recorder, recording
+from tracer.tracing.recording.recorder import Recorder, recording
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)

@@ -20,8 +20,8 @@ from tracer.functions.getitem import get_item
 from tracer.functions.setitem import updated
 from tracer.ir.graph import Graph
 from tracer.ir.interpreter import interpret
-from tracer.recording import Recorder, recording
 from tracer.tensors.tensor import Tensor
+from tracer.tracing.recording.recorder import Recorder, recording
 
 Array = np.ndarray[Any, Any]
 

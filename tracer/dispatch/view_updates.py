@@ -19,7 +19,7 @@ from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import View, steps_of
 
 if TYPE_CHECKING:
-    from tracer.recording import Recorder
+    from tracer.tracing.recording.recorder import Recorder
 
 
 # ---- what a Tensor is now ------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tracer.ir.graph import Origin
 
 if TYPE_CHECKING:
     from tracer.autograd.anomaly import Checks
-    from tracer.recording import Recorder
+    from tracer.tracing.recording.recorder import Recorder
 
 
 class Untracked:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tracer.autograd.tape import Node as HistoryNode
     from tracer.functions.methods.attach import Methods
     from tracer.ir.graph import Value
-    from tracer.recording import Recorder
     from tracer.tensors.view import View
+    from tracer.tracing.recording.recorder import Recorder
 else:
     Methods = object  # operators and methods are attached by `tracer.functions.methods`
 

@@ -19,7 +19,6 @@ from tracer.dispatch.apply import BUILDER
 from tracer.dispatch.view_updates import set_flag, set_history
 from tracer.functions.in_place import require_history
 from tracer.ir.graph import Graph, used
-from tracer.recording import held_by
 from tracer.runtime.executable import Executable
 from tracer.tensors.grad_mode import enable_grad
 from tracer.tensors.modes import MODES
@@ -27,8 +26,9 @@ from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.arguments.signature import Leaf
 from tracer.tracing.guarded import Departure, GuardedExecutable
 from tracer.tracing.guards import build_guard
-from tracer.tracing.questions import Question
-from tracer.tracing.recorded import Recorded
+from tracer.tracing.recording.recorder import held_by
+from tracer.tracing.recording.trace_result import Recorded
+from tracer.tracing.recording.value_guards import Question
 
 _UNKNOWN = object()
 

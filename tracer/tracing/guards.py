@@ -14,10 +14,10 @@ import numpy as np
 from tracer.autograd.hooks import REGISTRATIONS, HookWatch
 from tracer.core.source_lines import name_of
 from tracer.random import default_generator
-from tracer.recording import Holder
 from tracer.tensors.modes import Untracked
 from tracer.tensors.tensor import Tensor, intern
-from tracer.tracing.recorded import Recorded
+from tracer.tracing.recording.recorder import Holder
+from tracer.tracing.recording.trace_result import Recorded
 from tracer.tracing.state.code_reads import Found, reads
 from tracer.tracing.state.container_contents import contents_of
 from tracer.tracing.state.named_arrays import is_small, lenders

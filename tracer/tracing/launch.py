@@ -16,12 +16,12 @@ import numpy as np
 from codegen.memory import allocate
 from ops.types import numpy_dtype
 from tracer.dispatch.view_updates import set_flag
-from tracer.recording import Holder
 from tracer.tensors.modes import MODES
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Array, Tensor, is_plain
 from tracer.tracing.arguments.signature import arrival_of
 from tracer.tracing.guarded import EarlyProgram, GuardedExecutable
+from tracer.tracing.recording.recorder import Holder
 
 if TYPE_CHECKING:
     from tracer.runtime.executable import Executable

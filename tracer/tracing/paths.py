@@ -14,7 +14,7 @@ from typing import Any
 from tracer.tensors.modes import Untracked
 from tracer.tracing.arguments.signature import Leaf
 from tracer.tracing.entry import Entry
-from tracer.tracing.questions import Question
+from tracer.tracing.recording.value_guards import Question
 
 
 class Paths(Sequence[Entry]):

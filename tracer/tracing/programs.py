@@ -18,7 +18,7 @@ from tracer.core.source_lines import is_own, located
 from tracer.tracing.arguments.signature import Leaf
 from tracer.tracing.entry import Entry
 from tracer.tracing.paths import Paths
-from tracer.tracing.questions import Question
+from tracer.tracing.recording.value_guards import Question
 
 MANY_ANSWERS = 8  # of a question for a number that are worth a warning
 _LOG = logging.getLogger("tracer.retrace")

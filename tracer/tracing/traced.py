@@ -25,8 +25,8 @@ from tracer.tracing.entry import Entry, Turned
 from tracer.tracing.launch import MISS
 from tracer.tracing.paths import PathReport
 from tracer.tracing.programs import Programs, Timings
-from tracer.tracing.questions import Question
-from tracer.tracing.record import NeedNumber, record
+from tracer.tracing.recording.trace import NeedNumber, record
+from tracer.tracing.recording.value_guards import Question
 
 P = ParamSpec("P")
 R = TypeVar("R")

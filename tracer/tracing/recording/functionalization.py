@@ -17,7 +17,7 @@ from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
 
 if TYPE_CHECKING:
-    from tracer.recording import Holder, Recorder
+    from tracer.tracing.recording.recorder import Holder, Recorder
 
 
 class Flags:

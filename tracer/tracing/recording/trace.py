@@ -16,16 +16,17 @@ from tracer.dispatch.view_updates import write
 from tracer.functions.creation import copied
 from tracer.ir.call_sites import fold
 from tracer.ir.graph import Graph, Value
-from tracer.recording import Change, Holder, Recorder, recording
-from tracer.standings import Flags
 from tracer.tensors.modes import MODES, Flag, Untracked
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.arguments.signature import NAMESPACE, Leaf, has_history
-from tracer.tracing.evaluation import Evaluation
-from tracer.tracing.questions import Question, Questions
-from tracer.tracing.recorded import Output, Recorded
-from tracer.tracing.result_gradients import as_outside, result_gradients
+from tracer.tracing.recording.concrete_values import Evaluation
+from tracer.tracing.recording.functionalization import Flags
+from tracer.tracing.recording.output_aliases import Alias, alias_of, overlapping_bases
+from tracer.tracing.recording.output_checks import refuse_unfinished
+from tracer.tracing.recording.output_gradients import as_outside, result_gradients
+from tracer.tracing.recording.recorder import Change, Holder, Recorder, recording
+from tracer.tracing.recording.trace_result import Output, Recorded
+from tracer.tracing.recording.value_guards import Question, Questions
 from tracer.tracing.state.assigned_places import GlobalGenerators, Named, NamedGenerators, Places
 from tracer.tracing.state.container_contents import NamedLists
 from tracer.tracing.state.named_arrays import NamedArrays
@@ -37,7 +38,6 @@ from tracer.tracing.state.side_effects import (
     refuse_grown,
     refuse_objects,
 )
-from tracer.tracing.unfinished import refuse_unfinished
 
 
 class NeedNumber(BaseException):

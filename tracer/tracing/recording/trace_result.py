@@ -8,11 +8,11 @@ from typing import Any
 
 from tracer.ir.call_sites import Applied
 from tracer.ir.graph import Graph, Node
-from tracer.recording import Capture, Holder, ScalarCapture
 from tracer.tensors.modes import Flag
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.aliases import Alias
-from tracer.tracing.questions import Question
+from tracer.tracing.recording.output_aliases import Alias
+from tracer.tracing.recording.recorder import Capture, Holder, ScalarCapture
+from tracer.tracing.recording.value_guards import Question
 
 
 @dataclass(frozen=True, slots=True)

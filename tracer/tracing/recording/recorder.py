@@ -25,14 +25,14 @@ from tracer.core.source_lines import located
 from tracer.dispatch.view_updates import refresh
 from tracer.ir.call_sites import Site
 from tracer.ir.graph import GraphBuilder, Node, Origin, Value
-from tracer.picked import PickedParts
-from tracer.standings import Standings
 from tracer.tensors.modes import MODES, here
 from tracer.tensors.tensor import Tensor
+from tracer.tracing.recording.dynamic_index_views import PickedParts
+from tracer.tracing.recording.functionalization import Standings
 from tracer.tracing.state.side_effects import ABSENT, Before, leaves_of
 
 if TYPE_CHECKING:
-    from tracer.tracing.questions import Questions
+    from tracer.tracing.recording.value_guards import Questions
 
 _DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float arguments
 
@@ -244,7 +244,7 @@ class Recorder:
 
     def need_number(self, value: Value) -> bool:
         """Whether a value depends on nothing that another call could change; `NeedNumber` if on float arguments alone."""
-        from tracer.tracing.record import NeedNumber
+        from tracer.tracing.recording.trace import NeedNumber
 
         root = self._root_of(value)
         if root >= 0:

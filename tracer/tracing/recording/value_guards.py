@@ -18,7 +18,7 @@ from tracer.core.source_lines import located, user_line
 from tracer.ir.graph import Value
 
 if TYPE_CHECKING:
-    from tracer.recording import Recorder
+    from tracer.tracing.recording.recorder import Recorder
 
 Array = np.ndarray[Any, Any]
 MOST_ELEMENTS = 1024  # that `t.tolist()` asks for

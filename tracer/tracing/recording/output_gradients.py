@@ -13,9 +13,9 @@ from tracer.autograd.backward_walk import is_used_up, key_of
 from tracer.autograd.engine import cotangents_at
 from tracer.core.source_lines import located
 from tracer.ir.graph import Graph, Node, Value
-from tracer.recording import Recorder
-from tracer.standings import Flags
 from tracer.tensors.tensor import Tensor
+from tracer.tracing.recording.functionalization import Flags
+from tracer.tracing.recording.recorder import Recorder
 
 
 @dataclass(frozen=True, slots=True)

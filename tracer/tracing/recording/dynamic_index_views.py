@@ -15,7 +15,7 @@ from tracer.core.source_lines import user_line
 from tracer.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tracer.standings import Standings
+    from tracer.tracing.recording.functionalization import Standings
 
 
 @dataclass(frozen=True, slots=True)
