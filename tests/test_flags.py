@@ -22,7 +22,7 @@ from tracer import GradError, TraceError, Variable, nn, optim, trace
 from tracer.dispatch import apply
 from tracer.dispatch.apply import apply_operator
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.launch import MISS
+from tracer.tracing.programs.fast_call import MISS
 
 OPERATORS = tuple(o for o in TABLE.values() if not o.block_names and o.inputs)
 

@@ -16,8 +16,8 @@ import tracer.nn.functional as F
 from ops.types import Type
 from tracer import nn, optim, random, trace
 from tracer.ir.graph import GraphBuilder
-from tracer.tracing import stages
-from tracer.tracing.paths import SignaturePaths
+from tracer.tracing.programs import stages
+from tracer.tracing.programs.paths import SignaturePaths
 from tracer.tracing.recording import concrete_values
 
 # What is shown here lies above kernels. Compiled too: the training step, threads, random numbers, bad indices, borderline values.

@@ -20,7 +20,7 @@ from tracer.tensors.grad_mode import no_grad
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
 from tracer.tracing.arguments.signature import Leaf, flatten, leaf_names, leaf_of
-from tracer.tracing.guards import build_guard
+from tracer.tracing.programs.guards import build_guard
 from tracer.tracing.recording.trace import NeedNumber, record
 from tracer.tracing.recording.trace_result import Output, Recorded
 from tracer.tracing.state.object_paths import Path

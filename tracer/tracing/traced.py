@@ -21,10 +21,10 @@ from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.arguments.binding import Binding
 from tracer.tracing.arguments.signature import Leaf, flatten, leaf_names, leaf_of
-from tracer.tracing.entry import Entry, Turned
-from tracer.tracing.launch import MISS
-from tracer.tracing.paths import PathReport
-from tracer.tracing.programs import Programs, Timings
+from tracer.tracing.programs.cache import Programs, Timings
+from tracer.tracing.programs.compiled_trace import Entry, Turned
+from tracer.tracing.programs.fast_call import MISS
+from tracer.tracing.programs.paths import PathReport
 from tracer.tracing.recording.trace import NeedNumber, record
 from tracer.tracing.recording.value_guards import Question
 

@@ -24,8 +24,8 @@ from tracer.tensors.grad_mode import enable_grad
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.arguments.signature import Leaf
-from tracer.tracing.guarded import Departure, GuardedExecutable
-from tracer.tracing.guards import build_guard
+from tracer.tracing.programs.guards import build_guard
+from tracer.tracing.programs.staged_executable import Departure, GuardedExecutable
 from tracer.tracing.recording.recorder import held_by
 from tracer.tracing.recording.trace_result import Recorded
 from tracer.tracing.recording.value_guards import Question
@@ -137,7 +137,7 @@ class Entry:
         `go_on` gives the result where a question has another outcome than on this path.
         """
         if self._launch is _UNKNOWN:
-            from tracer.tracing.launch import build_launch
+            from tracer.tracing.programs.fast_call import build_launch
 
             self._launch = build_launch(self, go_on)
         return self._launch

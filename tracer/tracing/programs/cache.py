@@ -16,8 +16,8 @@ from typing import Any
 from ops.errors import ArgumentError
 from tracer.core.source_lines import is_own, located
 from tracer.tracing.arguments.signature import Leaf
-from tracer.tracing.entry import Entry
-from tracer.tracing.paths import Paths
+from tracer.tracing.programs.compiled_trace import Entry
+from tracer.tracing.programs.paths import Paths
 from tracer.tracing.recording.value_guards import Question
 
 MANY_ANSWERS = 8  # of a question for a number that are worth a warning

@@ -13,7 +13,7 @@ from typing import Any
 
 from tracer.tensors.modes import Untracked
 from tracer.tracing.arguments.signature import Leaf
-from tracer.tracing.entry import Entry
+from tracer.tracing.programs.compiled_trace import Entry
 from tracer.tracing.recording.value_guards import Question
 
 

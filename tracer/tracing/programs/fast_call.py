@@ -20,14 +20,14 @@ from tracer.tensors.modes import MODES
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Array, Tensor, is_plain
 from tracer.tracing.arguments.signature import arrival_of
-from tracer.tracing.guarded import EarlyProgram, GuardedExecutable
+from tracer.tracing.programs.staged_executable import EarlyProgram, GuardedExecutable
 from tracer.tracing.recording.recorder import Holder
 
 if TYPE_CHECKING:
     from tracer.runtime.executable import Executable
     from tracer.tracing.arguments.signature import Leaf
-    from tracer.tracing.entry import Entry, Turned
-    from tracer.tracing.stages import Stage
+    from tracer.tracing.programs.compiled_trace import Entry, Turned
+    from tracer.tracing.programs.stages import Stage
 
 MISS = object()
 

@@ -21,7 +21,7 @@ from tracer.passes.inline_calls import inline_calls
 from tracer.runtime.executable import Executable, Kernels, look_for_anomalies
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.stages import Stage, cut
+from tracer.tracing.programs.stages import Stage, cut
 
 
 @dataclass(frozen=True, slots=True)
