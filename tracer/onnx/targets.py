@@ -24,7 +24,7 @@ from tracer.tracing.programs.guards import build_guard
 from tracer.tracing.recording.trace import NeedNumber, record
 from tracer.tracing.recording.trace_result import Output, Recorded
 from tracer.tracing.state.object_paths import Path
-from tracer.tracing.traced import TracedFunction
+from tracer.tracing.traced_function import TracedFunction
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,7 +238,7 @@ def _bound(function: Any, partial: Any, expression: str) -> dict[str, Found]:
 
 def _untraced(value: Any) -> Any:
     """Of a traced function what it traces. No attribute of anybody else's object is asked for, which could run their code."""
-    while type(value).__module__ == "tracer.tracing.traced":
+    while type(value).__module__ == "tracer.tracing.traced_function":
         value = value._function
     return value
 

@@ -141,7 +141,7 @@ def _children(item: Any, trail: Trail, names: set[str]) -> Iterator[tuple[Any, T
         for i, value in enumerate(item):
             if type(value) not in _PLAIN:
                 yield value, (trail, "item", i)
-    elif type(item).__module__ == "tracer.tracing.traced":
+    elif type(item).__module__ == "tracer.tracing.traced_function":
         yield item._function, (trail, "_function", "")  # not what it has compiled
     elif not type(item).__module__.startswith(("codegen.", "ops.", "tracer.tracing.")):
         attributes = getattr(item, "__dict__", None)
