@@ -16,8 +16,8 @@ import numpy as np
 
 from codegen.kernels import CompileError, Kernel, kernel
 from codegen.lane_function import calls, names
-from codegen.launch import argument_block, count, partial_size
-from codegen.spec import KernelSpec, Schedule, key
+from codegen.spec.argument_block import argument_block, count, partial_size
+from codegen.spec.kernel_spec import KernelSpec, Schedule, key
 
 if TYPE_CHECKING:
     from codegen.words import Buffer
@@ -61,7 +61,7 @@ def compile_cpu(
     def build() -> Callable[..., Any]:
         import codegen.vector.jit
         import codegen.words_jit  # noqa: F401  registers the names of the text
-        from codegen.analysis import function_name
+        from codegen.spec.analysis import function_name
         from codegen.words import JIT_NAMES
 
         return function(
@@ -101,7 +101,7 @@ def unjitted(
 
     A stray index raises, and a debugger steps through the kernel's lines.
     """
-    from codegen.analysis import function_name
+    from codegen.spec.analysis import function_name
     from codegen.words import PLAIN_NAMES
 
     return function(text(spec, schedule), function_name(spec), {**PLAIN_NAMES, **names(spec)})
@@ -121,7 +121,7 @@ def buffer_of(array: np.ndarray[Any, Any]) -> Buffer:
     """The memory of an array, exactly from its first to its last element, as an un-jitted pointer
     to its element 0...0.
     """
-    from codegen.analysis import memory_element
+    from codegen.spec.analysis import memory_element
     from codegen.words import Buffer
 
     low, high = np.lib.array_utils.byte_bounds(array)

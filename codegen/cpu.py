@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from codegen.analysis import Analysis, function_name, lane_element, memory_element
 from codegen.cpu_access import Access
 from codegen.cpu_fold import FoldText
 from codegen.let_text import vector_text
-from codegen.positions import Positions
 from codegen.source import Source
-from codegen.spec import (
+from codegen.spec.analysis import Analysis, function_name, lane_element, memory_element
+from codegen.spec.kernel_spec import (
     CHUNK,
     WIDTH,
     Combine,
@@ -29,6 +28,7 @@ from codegen.spec import (
     Statement,
     Store,
 )
+from codegen.spec.positions import Positions
 
 Notes = Mapping[
     int, str

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen.analysis import Analysis, lane_element
 from codegen.source import Source
-from codegen.spec import Load, Store
+from codegen.spec.analysis import Analysis, lane_element
+from codegen.spec.kernel_spec import Load, Store
 
 
 @dataclass(frozen=True, slots=True)

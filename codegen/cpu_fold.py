@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from codegen.analysis import Analysis, lane_element
 from codegen.cpu_access import zero
-from codegen.positions import PART_OF_NUMBER
 from codegen.source import Source
-from codegen.spec import CHUNK, WIDTH, Combine, Fold, Folding
+from codegen.spec.analysis import Analysis, lane_element
+from codegen.spec.kernel_spec import CHUNK, WIDTH, Combine, Fold, Folding
+from codegen.spec.positions import PART_OF_NUMBER
 
 LEVELS = 48  # of a tree over chunks: room for 2**48
 _LANE_FUNCTIONS = {  # merge texts that have a function over the lanes of their own

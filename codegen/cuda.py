@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from codegen.analysis import Analysis, function_name, lane_element, memory_element
 from codegen.cuda_fold import CudaFolds
 from codegen.cuda_functions import device_functions
 from codegen.errors import Unsupported
-from codegen.positions import Positions
 from codegen.scalar_text import Used, typed
 from codegen.source import Source
-from codegen.spec import (
+from codegen.spec.analysis import Analysis, function_name, lane_element, memory_element
+from codegen.spec.kernel_spec import (
     CHUNK,
     WIDTH,
     Combine,
@@ -37,6 +36,7 @@ from codegen.spec import (
     Statement,
     Store,
 )
+from codegen.spec.positions import Positions
 
 _GRID, _GRID_SIZE = "i64(cuda.grid(1))", "i64(cuda.gridsize(1))"
 

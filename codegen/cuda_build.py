@@ -14,7 +14,7 @@ import numpy as np
 from codegen.compile import function
 from codegen.cuda import CudaText
 from codegen.cuda_functions import simulated
-from codegen.spec import ScalarFunction
+from codegen.spec.kernel_spec import ScalarFunction
 from codegen.user_function import entry
 from codegen.vector.elements import DTYPE
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from codegen.source import words
-from codegen.spec import KernelSpec, Let
+from codegen.spec.kernel_spec import KernelSpec, Let
 from codegen.vector.elements import DTYPE, FLOATS, WIDTH
 from codegen.vector.functions import VectorFunction
 from codegen.vector.readings import Lanes, element_of
@@ -63,7 +63,7 @@ def names(spec: KernelSpec) -> Mapping[str, LaneFunction]:
 
 def calls(spec: KernelSpec) -> dict[tuple[ScalarFunction, str], None]:
     """(function, lane element) of each call."""
-    from codegen.analysis import lane_element
+    from codegen.spec.analysis import lane_element
 
     by_name = {f.name: f for f in spec.functions}
     return {

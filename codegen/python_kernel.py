@@ -20,7 +20,7 @@ import numpy as np
 
 from codegen import compile as kernels
 from codegen.kernels import Kernel
-from codegen.spec import KernelSpec, Operand, Schedule, key
+from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, key
 from codegen.words import Buffer
 from ops.types import numpy_dtype
 

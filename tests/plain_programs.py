@@ -20,7 +20,7 @@ from codegen.gemm import execute
 from codegen.gemm.plain import Memory, plain
 from codegen.gemm.problem import k_blocks
 from codegen.runtime import AddressOf, Slot
-from codegen.spec import KernelSpec, Schedule
+from codegen.spec.kernel_spec import KernelSpec, Schedule
 from codegen.vector import DTYPE, LANE_ELEMENT, NAMES, Lanes
 from codegen.vector.exact import exact_fma
 from codegen.words import Buffer as Pointer

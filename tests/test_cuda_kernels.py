@@ -21,7 +21,7 @@ from codegen.cuda import cuda_text
 from codegen.cuda_functions import device_text
 from codegen.errors import Unsupported
 from codegen.scalar_text import typed
-from codegen.spec import KernelSpec, Operand, Schedule, Stage
+from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, Stage
 from codegen.vector.elements import DTYPE, kind
 from codegen.vector.primitives import PRIMITIVES
 from tests import kernel_specs as ks

@@ -14,7 +14,7 @@ from numba import njit
 
 import tracer
 from codegen import compile as kernels
-from codegen.spec import Fold, KernelSpec, Operand, ScalarFunction, Schedule, Stage
+from codegen.spec.kernel_spec import Fold, KernelSpec, Operand, ScalarFunction, Schedule, Stage
 from codegen.user_function import content
 from ops.operator import find
 from tests import kernel_specs as ks

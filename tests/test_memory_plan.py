@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen.spec import Load, Store
+from codegen.spec.kernel_spec import Load, Store
 from ops.types import Type
 from tests.plain_programs import PlainLowering, PlainProgram, same_bits
 from tests.program_strategy import Seeded, gradients, program, with_updates

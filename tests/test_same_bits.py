@@ -17,7 +17,7 @@ import pytest
 
 import tracer
 import tracer.nn.functional as F
-from codegen.spec import CHUNK
+from codegen.spec.kernel_spec import CHUNK
 from tests.cpus import AVX2, has
 from tracer import passes, trace
 from tracer.ir.interpreter import interpret

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from codegen.spec import Axis, KernelSpec, Let, Load, Operand, Schedule, Stage, Statement, Store
+from codegen.spec.kernel_spec import (
+    Axis,
+    KernelSpec,
+    Let,
+    Load,
+    Operand,
+    Schedule,
+    Stage,
+    Statement,
+    Store,
+)
 from ops.compute import Scatter
 from ops.reductions import lane
 from tracer.ir.graph import Node, Value

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.spec import Combine, Fold, Index, Let, Load, Statement
+from codegen.spec.kernel_spec import Combine, Fold, Index, Let, Load, Statement
 from ops.compute import Folding, Gather, Reduction
 from ops.reductions import lane
 from ops.types import Type

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from codegen.analysis import Analysis
+from codegen.spec.analysis import Analysis
 
 
 @dataclass(frozen=True, slots=True)

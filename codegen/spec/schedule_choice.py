@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from codegen.spec import Fold, KernelSpec, Load, Schedule, Store
+from codegen.spec.kernel_spec import Fold, KernelSpec, Load, Schedule, Store
 
 # Statements in loops above which a second copy of them costs more to compile than it saves: full
 # vectors without masks take 10 to 30 % less time, the copy a quarter of the compile time.

@@ -15,7 +15,7 @@ from codegen.errors import SpecError, Unsupported
 from codegen.lane_function import lane_function
 from codegen.scalar_text import Scalar, expression
 from codegen.source import words
-from codegen.spec import (
+from codegen.spec.kernel_spec import (
     Combine,
     Fold,
     Folding,

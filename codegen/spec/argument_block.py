@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from codegen.errors import SpecError
-from codegen.spec import CHUNK, WIDTH, KernelSpec, Schedule
+from codegen.spec.kernel_spec import CHUNK, WIDTH, KernelSpec, Schedule
 
 Pointer = TypeVar("Pointer")
 
