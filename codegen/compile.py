@@ -59,7 +59,7 @@ def compile_cpu(
     source = text(spec, schedule, notes) if with_text else ""
 
     def build() -> Callable[..., Any]:
-        import codegen.vector.jit
+        import codegen.vector.jit  # noqa: F401  registers the names of the text
         import codegen.words_jit  # noqa: F401  registers the names of the text
         from codegen.spec.analysis import function_name
         from codegen.words import JIT_NAMES
