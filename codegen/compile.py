@@ -20,7 +20,7 @@ from codegen.spec.argument_block import argument_block, count, partial_size
 from codegen.spec.kernel_spec import KernelSpec, Schedule, key
 
 if TYPE_CHECKING:
-    from codegen.words import Buffer
+    from codegen.vector.intrinsics import Buffer
 
 __all__ = [
     "argument_block",
@@ -59,10 +59,10 @@ def compile_cpu(
     source = text(spec, schedule, notes) if with_text else ""
 
     def build() -> Callable[..., Any]:
+        import codegen.vector.intrinsics_numba
         import codegen.vector.jit  # noqa: F401  registers the names of the text
-        import codegen.words_jit  # noqa: F401  registers the names of the text
         from codegen.spec.analysis import function_name
-        from codegen.words import JIT_NAMES
+        from codegen.vector.intrinsics import JIT_NAMES
 
         return function(
             source or text(spec, schedule), function_name(spec), {**JIT_NAMES, **_prepared(spec)}
@@ -102,7 +102,7 @@ def unjitted(
     A stray index raises, and a debugger steps through the kernel's lines.
     """
     from codegen.spec.analysis import function_name
-    from codegen.words import PLAIN_NAMES
+    from codegen.vector.intrinsics import PLAIN_NAMES
 
     return function(text(spec, schedule), function_name(spec), {**PLAIN_NAMES, **names(spec)})
 
@@ -122,7 +122,7 @@ def buffer_of(array: np.ndarray[Any, Any]) -> Buffer:
     to its element 0...0.
     """
     from codegen.spec.analysis import memory_element
-    from codegen.words import Buffer
+    from codegen.vector.intrinsics import Buffer
 
     low, high = np.lib.array_utils.byte_bounds(array)
     if not array.size:

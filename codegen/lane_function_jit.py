@@ -20,11 +20,11 @@ from codegen.lane_function import LaneFunction
 from codegen.object_code import CompileError, compile_kernel
 from codegen.user_function import described, entry
 from codegen.vector.elements import WIDTH
+from codegen.vector.intrinsics import JIT_NAMES
 from codegen.vector.jit import lead
 from codegen.vector.llvm import INT64, vector
 from codegen.vector.numba_types import SCALAR, VEC, VecType, register, signature, types
 from codegen.vector.scalars_jit import instead
-from codegen.words import JIT_NAMES
 from ops.compute import ScalarFunction
 
 # Numba annotates little of this.

@@ -21,7 +21,7 @@ import numpy as np
 from codegen import compile as kernels
 from codegen.kernels import Kernel
 from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, key
-from codegen.words import Buffer
+from codegen.vector.intrinsics import Buffer
 from ops.types import numpy_dtype
 
 _CALLED = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)

@@ -23,7 +23,7 @@ from codegen.runtime import AddressOf, Slot
 from codegen.spec.kernel_spec import KernelSpec, Schedule
 from codegen.vector import DTYPE, LANE_ELEMENT, NAMES, Lanes
 from codegen.vector.exact import exact_fma
-from codegen.words import Buffer as Pointer
+from codegen.vector.intrinsics import Buffer as Pointer
 from ops.accuracy import difference_in_ulp
 from ops.compute import Contraction, Scalar
 from ops.types import dtype_name, numpy_dtype

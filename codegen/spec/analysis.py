@@ -29,7 +29,7 @@ from codegen.spec.kernel_spec import (
     Store,
 )
 from codegen.vector.elements import DTYPE, LANE_ELEMENT, MEMORY_ELEMENT
-from codegen.words import JIT_NAMES
+from codegen.vector.intrinsics import JIT_NAMES
 
 # What the printers call their own variables, beside <operand>_..., n_<axis>, <result>_<state>.
 RESERVED = frozenset(

@@ -11,7 +11,7 @@ from numba.core import cgutils as _cgutils
 from numba.core import types
 from numba.core.typing import templates
 
-from codegen import words
+from codegen.vector import intrinsics
 from codegen.vector.elements import CHUNK, OF_MEMORY, WIDTH
 from codegen.vector.emit import EMIT
 from codegen.vector.emit_lanes import LANES_EMIT
@@ -47,8 +47,8 @@ def _pointer_lowering(element: str) -> Any:
     return lower
 
 
-register(words.word, _argument(types.int64), lambda c, b, sig, args: _load_word(b, args))
-for _element, _function in words.POINTERS.items():
+register(intrinsics.word, _argument(types.int64), lambda c, b, sig, args: _load_word(b, args))
+for _element, _function in intrinsics.POINTERS.items():
     register(_function, _argument(POINTER[_element]), _pointer_lowering(_element))
 
 
@@ -66,7 +66,7 @@ def _stack_lowering(element: str) -> Any:
     )
 
 
-for _element, _stack in words.STACKS.items():
+for _element, _stack in intrinsics.STACKS.items():
     register(_stack, _stack_typing(POINTER[_element]), _stack_lowering(_element))
 
 
@@ -109,8 +109,8 @@ def _tree_lowering(lanes: str, merge: str) -> Any:
     return lower
 
 
-register(words.tree_sum, _tree_typing, _tree_lowering("lane_sum", "add"))
-register(words.tree_product, _tree_typing, _tree_lowering("lane_product", "mul"))
+register(intrinsics.tree_sum, _tree_typing, _tree_lowering("lane_sum", "add"))
+register(intrinsics.tree_product, _tree_typing, _tree_lowering("lane_product", "mul"))
 
 
 # ---- index division ------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def _quotient_lowering(context: Any, b: Any, sig: Any, args: Any) -> Any:
     return b.xor(b.bitcast(b.fadd(whole, two52), vector("i64")), magic)
 
 
-register(words.quotient, _quotient_typing, _quotient_lowering)
+register(intrinsics.quotient, _quotient_typing, _quotient_lowering)
 
 
 # ---- additions in the order of lanes -------------------------------------------------------------
@@ -164,4 +164,4 @@ def _scatter_add_lowering(context: Any, b: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
-register(words.scatter_add, _scatter_add_typing, _scatter_add_lowering)
+register(intrinsics.scatter_add, _scatter_add_typing, _scatter_add_lowering)
