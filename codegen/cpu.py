@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from codegen.cpu_access import Access
 from codegen.cpu_fold import FoldText
 from codegen.let_text import vector_text
-from codegen.source import Source
 from codegen.spec.analysis import Analysis, function_name, lane_element, memory_element
 from codegen.spec.kernel_spec import (
     CHUNK,
@@ -29,6 +28,7 @@ from codegen.spec.kernel_spec import (
     Store,
 )
 from codegen.spec.positions import Positions
+from codegen.text.source import Source
 
 Notes = Mapping[
     int, str

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen.source import Source
 from codegen.spec.analysis import Analysis, lane_element
 from codegen.spec.kernel_spec import Load, Store
+from codegen.text.source import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import re
 from collections.abc import Sequence
 
 from codegen.cpu_access import zero
-from codegen.source import Source
 from codegen.spec.analysis import Analysis, lane_element
 from codegen.spec.kernel_spec import CHUNK, WIDTH, Combine, Fold, Folding
 from codegen.spec.positions import PART_OF_NUMBER
+from codegen.text.source import Source
 
 LEVELS = 48  # of a tree over chunks: room for 2**48
 _LANE_FUNCTIONS = {  # merge texts that have a function over the lanes of their own

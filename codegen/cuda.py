@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from codegen.cuda_fold import CudaFolds
 from codegen.cuda_functions import device_functions
 from codegen.errors import Unsupported
-from codegen.scalar_text import Used, typed
-from codegen.source import Source
 from codegen.spec.analysis import Analysis, function_name, lane_element, memory_element
 from codegen.spec.kernel_spec import (
     CHUNK,
@@ -37,6 +35,8 @@ from codegen.spec.kernel_spec import (
     Store,
 )
 from codegen.spec.positions import Positions
+from codegen.text.scalar_text import Used, typed
+from codegen.text.source import Source
 
 _GRID, _GRID_SIZE = "i64(cuda.grid(1))", "i64(cuda.gridsize(1))"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegen.cpu_fold import LEVELS, arguments, rename, state_names
-from codegen.scalar_text import Used, typed
-from codegen.source import Source
 from codegen.spec.analysis import Analysis, lane_element
 from codegen.spec.kernel_spec import CHUNK, WIDTH, Combine, Fold, Folding
 from codegen.spec.positions import PART_OF_NUMBER
+from codegen.text.scalar_text import Used, typed
+from codegen.text.source import Source
 
 
 class CudaFolds:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from codegen.errors import Unsupported
-from codegen.scalar_text import Used, function_text
+from codegen.text.scalar_text import Used, function_text
 from codegen.vector.elements import DTYPE, bits, kind
 from codegen.vector.functions import FUNCTIONS
 from codegen.vector.primitives import PRIMITIVES, TABLES

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from codegen.source import words
 from codegen.spec.kernel_spec import KernelSpec, Let
+from codegen.text.source import words
 from codegen.vector.elements import DTYPE, FLOATS, WIDTH
 from codegen.vector.functions import VectorFunction
 from codegen.vector.readings import Lanes, element_of

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Collection
 from functools import lru_cache
 
-from codegen.source import words
+from codegen.text.source import words
 from codegen.vector.elements import DTYPE
 
 _MAKES_VECTORS = {"full", "lane_index", "below"}

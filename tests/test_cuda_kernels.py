@@ -20,8 +20,8 @@ from codegen.compile import function
 from codegen.cuda import cuda_text
 from codegen.cuda_functions import device_text
 from codegen.errors import Unsupported
-from codegen.scalar_text import typed
 from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, Stage
+from codegen.text.scalar_text import typed
 from codegen.vector.elements import DTYPE, kind
 from codegen.vector.primitives import PRIMITIVES
 from tests import kernel_specs as ks

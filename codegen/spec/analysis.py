@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 
 from codegen.errors import SpecError, Unsupported
 from codegen.lane_function import lane_function
-from codegen.scalar_text import Scalar, expression
-from codegen.source import words
 from codegen.spec.kernel_spec import (
     Combine,
     Fold,
@@ -28,6 +26,8 @@ from codegen.spec.kernel_spec import (
     Statement,
     Store,
 )
+from codegen.text.scalar_text import Scalar, expression
+from codegen.text.source import words
 from codegen.vector.elements import DTYPE, LANE_ELEMENT, MEMORY_ELEMENT
 from codegen.vector.intrinsics import JIT_NAMES
 
