@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codegen.kernels import CompileError, Kernel, kernel
 from codegen.lane_function import calls, names
 from codegen.spec.argument_block import argument_block, count, partial_size
 from codegen.spec.kernel_spec import KernelSpec, Schedule, key
+from codegen.toolchain.kernel_store import CompileError, Kernel, kernel
 
 if TYPE_CHECKING:
     from codegen.vector.intrinsics import Buffer

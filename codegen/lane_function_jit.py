@@ -17,7 +17,7 @@ from numba.core import errors as _errors
 
 from codegen.errors import FunctionError
 from codegen.lane_function import LaneFunction
-from codegen.object_code import CompileError, compile_kernel
+from codegen.toolchain.object_code import CompileError, compile_kernel
 from codegen.user_function import described, entry
 from codegen.vector.elements import WIDTH
 from codegen.vector.intrinsics import JIT_NAMES

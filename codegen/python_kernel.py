@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from codegen import compile as kernels
-from codegen.kernels import Kernel
 from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, key
+from codegen.toolchain.kernel_store import Kernel
 from codegen.vector.intrinsics import Buffer
 from ops.types import numpy_dtype
 

@@ -84,7 +84,7 @@ def is_worker(config: pytest.Config) -> bool:
 
 def kernels_compiled() -> int:
     """Kernels that this process compiled, 0 where no test has loaded the compiler."""
-    kernels = sys.modules.get("codegen.kernels")
+    kernels = sys.modules.get("codegen.toolchain.kernel_store")
     return kernels.statistics().compiled if kernels else 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import tracer
 import tracer.nn.functional as F
-from codegen.kernels import statistics
+from codegen.toolchain.kernel_store import statistics
 from ops.types import Type
 from tracer import nn, optim, trace
 from tracer.ir.graph import GraphBuilder

@@ -12,19 +12,19 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from codegen import kernels
 from codegen.gemm import text, words
-from codegen.object_code import ENTRY, KERNEL_SYMBOLS
 from codegen.target import cpu
+from codegen.toolchain import kernel_store
+from codegen.toolchain.object_code import ENTRY, KERNEL_SYMBOLS
 
 if TYPE_CHECKING:
     from codegen.gemm.planner import GemmKernel
 
 
-def kernel(which: GemmKernel) -> kernels.Kernel:
+def kernel(which: GemmKernel) -> kernel_store.Kernel:
     """The kernel that a row of a plan calls, compiled or from the cache."""
     name = f"matmul_{which.form}_{which.element.memory}"
-    made = kernels.function(f"gemm|{which}", name, lambda: emit(which), KERNEL_SYMBOLS)
+    made = kernel_store.function(f"gemm|{which}", name, lambda: emit(which), KERNEL_SYMBOLS)
     return replace(made, text=inspect.getsource(text))
 
 

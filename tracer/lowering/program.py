@@ -15,8 +15,8 @@ import numpy as np
 from codegen import compile as kernels
 from codegen import gemm
 from codegen.errors import FunctionError
-from codegen.kernels import Kernel
 from codegen.runtime import AddressOf, HostCall, Row, Slot
+from codegen.toolchain.kernel_store import Kernel
 from ops.compute import Host
 from ops.errors import ArgumentError, TracerError
 from tracer.core.config import CONFIG

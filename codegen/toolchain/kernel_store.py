@@ -19,9 +19,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from codegen import environment, object_code, object_file
-from codegen.object_cache import ObjectCache, default_folder, default_limit
-from codegen.object_code import KERNEL_SYMBOLS, CompileError
+from codegen.toolchain import elf_check, object_code
+from codegen.toolchain import fingerprint as environment
+from codegen.toolchain.disk_cache import ObjectCache, default_folder, default_limit
+from codegen.toolchain.object_code import KERNEL_SYMBOLS, CompileError
 
 __all__ = [
     "CompileError",
@@ -196,7 +197,7 @@ def _remembered(found: Kernel, name: str, text: str) -> Kernel:
 
 def _load_or_make(key: str, maker: _Maker) -> tuple[int, Literal["disk", "compiled"]]:
     object_code.prepare(compiler=False)
-    if not object_file.SUPPORTED:
+    if not elf_check.SUPPORTED:
         return maker.address(), "compiled"
     disk = disk_cache()
     disk_key = f"{key}|{maker.environment()}"
@@ -204,7 +205,7 @@ def _load_or_make(key: str, maker: _Maker) -> tuple[int, Literal["disk", "compil
     if code is not None:
         try:
             return object_code.load_function(code, maker.symbols), "disk"
-        except object_file.DamagedObjectError:  # whole, but not what this process can load
+        except elf_check.DamagedObjectError:  # whole, but not what this process can load
             disk.remove(disk_key)
     code = maker.code()
     address = object_code.load_function(code, maker.symbols)

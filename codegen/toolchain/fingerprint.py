@@ -12,6 +12,8 @@ from functools import cache
 from importlib import util
 from pathlib import Path
 
+_CODEGEN = Path(__file__).parent.parent
+
 # NUMBA_CPU_NAME alone changes nothing: Numba keeps the machine's features unless
 # NUMBA_CPU_FEATURES is set as well.
 _SETTINGS = (
@@ -30,9 +32,8 @@ _SETTINGS = (
 @cache
 def of_kernels() -> str:
     """For code that Numba makes: what prints, declares and compiles kernels for the CPU."""
-    folder = Path(__file__).parent
-    paths = [p for p in folder.rglob("*.py") if not p.name.startswith("cuda")]
-    sources = [p for p in paths if p.parent != folder / "runtime"]
+    apart = (_CODEGEN / "cuda", _CODEGEN / "runtime")
+    sources = [p for p in _CODEGEN.rglob("*.py") if p.parent not in apart]
     settings = [f"{name}={os.environ.get(name, '')}" for name in _SETTINGS]
     return _digest([numba_version(), *settings], sources)
 
@@ -41,7 +42,7 @@ def of_kernels() -> str:
 def of_runtime() -> str:
     """For the runtime's own functions, which LLVM makes from their text."""
     folder = Path(__file__).parent
-    return _digest([], [*folder.glob("runtime/*.py"), folder / "object_code.py"])
+    return _digest([], [*_CODEGEN.glob("runtime/*.py"), folder / "object_code.py"])
 
 
 def _digest(parts: list[str], sources: list[Path]) -> str:

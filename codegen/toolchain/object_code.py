@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection
 from importlib import import_module
 from typing import Any
 
-from codegen import object_file
-from codegen.object_file import DamagedObjectError
+from codegen.toolchain import elf_check
+from codegen.toolchain.elf_check import DamagedObjectError
 
 ENTRY = "tracer_function_0000000000000000"  # the name in every object file; the loader numbers it
 _C = "memcpy memmove memset memcmp bcmp"
@@ -48,18 +48,18 @@ def prepare(compiler: bool) -> None:
     with _compiling:
         import_module("llvmlite.binding")
         if compiler:
-            import_module("codegen.numba_compiler")
+            import_module("codegen.toolchain.numba_compiler")
 
 
 def compile_kernel(function: Callable[..., Any]) -> bytes:
     """The object file of a kernel. Imports Numba."""
-    from codegen.numba_compiler import RAISED, compile_object
+    from codegen.toolchain.numba_compiler import RAISED, compile_object
 
     name = getattr(function, "__name__", "kernel")
     try:
         with _compiling:
             code = compile_object(function, ENTRY)
-        object_file.undefined_symbols(code, ENTRY, KERNEL_SYMBOLS)
+        elf_check.undefined_symbols(code, ENTRY, KERNEL_SYMBOLS)
     except ValueError as error:
         if RAISED in str(error):
             raise CompileError(
@@ -73,7 +73,7 @@ def compile_kernel(function: Callable[..., Any]) -> bytes:
 
 def compile_kernel_here(function: Callable[..., Any]) -> int:
     """Compile a kernel into this process: the way where `object_file` knows no format."""
-    from codegen.numba_compiler import compile_here
+    from codegen.toolchain.numba_compiler import compile_here
 
     with _compiling:
         address, owner = compile_here(function)
@@ -86,7 +86,7 @@ def assemble(text: str, symbols: Collection[str]) -> bytes:
     with _compiling:
         module, machine = _optimised(text)
         code: bytes = machine.emit_object(module)
-    object_file.undefined_symbols(code, ENTRY, symbols)
+    elf_check.undefined_symbols(code, ENTRY, symbols)
     return code
 
 
@@ -108,7 +108,7 @@ def load_function(code: bytes, symbols: Collection[str]) -> int:
 
     The file is checked before LLVM sees it; raises DamagedObjectError.
     """
-    return _loader.load(code, object_file.undefined_symbols(code, ENTRY, symbols))
+    return _loader.load(code, elf_check.undefined_symbols(code, ENTRY, symbols))
 
 
 def _keep(owner: Any) -> None:
@@ -121,7 +121,7 @@ def _optimised(text: str) -> tuple[Any, Any]:
 
     _initialize()
     machine = llvm.Target.from_default_triple().create_target_machine(
-        opt=2, reloc="static" if object_file.X86 else "default", codemodel="jitdefault", jit=True
+        opt=2, reloc="static" if elf_check.X86 else "default", codemodel="jitdefault", jit=True
     )
     module = llvm.parse_assembly(text)
     module.data_layout = str(machine.target_data)
