@@ -36,7 +36,7 @@ def emit(which: GemmKernel) -> str:
     from codegen.gemm.emit_multiply import emit_multiply
     from codegen.gemm.emit_pack import emit_pack
     from codegen.gemm.emit_row import emit_multiply_row
-    from codegen.runtime.word_compiler import WORD, Primitive, emit_module
+    from codegen.runtime.int64_compiler import WORD, Primitive, emit_module
 
     element, tile = which.element, which.tile
 

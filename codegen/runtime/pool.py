@@ -36,7 +36,7 @@ def part(name: str) -> int:
 
     def emit() -> str:
         from codegen.runtime import parts
-        from codegen.runtime.word_compiler import emit_module
+        from codegen.runtime.int64_compiler import emit_module
 
         return emit_module(getattr(parts, name), ENTRY)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codegen.memory import allocate
+from codegen.runtime.memory_pool import allocate
 from ops.compute import Gather, Host, Scatter
 from ops.errors import BoundsError, ShapeError, TracerError
 from tracer.ir.graph import Graph, GraphBuilder, Node, Value, used

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.memory import allocate
+from codegen.runtime.memory_pool import allocate
 from ops.errors import ArgumentError
 from ops.types import Type, short
 from tracer.ir.graph import Graph, Value

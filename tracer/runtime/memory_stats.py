@@ -5,30 +5,30 @@ What eager operations and the user's own arrays hold is NumPy's and not counted.
 
 from __future__ import annotations
 
-from codegen import memory
+from codegen.runtime import memory_pool
 
 
 def memory_allocated() -> int:
     """Bytes in use by results of compiled programs that are alive, and by what their gradients need."""
-    now = memory.statistics()
+    now = memory_pool.statistics()
     return now.held - now.idle
 
 
 def memory_reserved() -> int:
     """Bytes in use, and those that wait to be used again."""
-    return memory.statistics().held
+    return memory_pool.statistics().held
 
 
 def max_memory_reserved() -> int:
     """The most bytes that were reserved at once since `reset_peak_memory_stats`."""
-    return memory.statistics().peak
+    return memory_pool.statistics().peak
 
 
 def reset_peak_memory_stats() -> None:
     """Give idle memory back to the system and count the peak from here, so that it is what is needed from here on."""
-    memory.reset_peak()
+    memory_pool.reset_peak()
 
 
 def empty_cache() -> None:
     """Give idle memory back to the system."""
-    memory.trim()
+    memory_pool.trim()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codegen.memory import allocate
+from codegen.runtime.memory_pool import allocate
 from ops.types import numpy_dtype
 from tracer.dispatch.view_updates import set_flag
 from tracer.tensors.modes import MODES
