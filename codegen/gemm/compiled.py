@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from codegen.gemm import text, words
+from codegen.gemm import argument_block, text
 from codegen.target import cpu
 from codegen.toolchain import kernel_store
 from codegen.toolchain.object_code import ENTRY, KERNEL_SYMBOLS
@@ -45,7 +45,7 @@ def emit(which: GemmKernel) -> str:
 
     def scratch(b):  # type: ignore[no-untyped-def]
         with b.goto_entry_block():
-            room = b.alloca(ir.IntType(8), size=WORD(words.SCRATCH))
+            room = b.alloca(ir.IntType(8), size=WORD(argument_block.SCRATCH))
         room.align = 64
         return b.ptrtoint(room, WORD)
 
