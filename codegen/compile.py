@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codegen.lane_function import calls, names
 from codegen.spec.argument_block import argument_block, count, partial_size
 from codegen.spec.kernel_spec import KernelSpec, Schedule, key
 from codegen.toolchain.kernel_store import CompileError, Kernel, kernel
+from codegen.user_functions.lane_function import calls, names
 
 if TYPE_CHECKING:
     from codegen.vector.intrinsics import Buffer
@@ -79,7 +79,7 @@ def _prepared(spec: KernelSpec) -> dict[str, Any]:
     """The user's functions, compiled, by their names in the text. Raises `FunctionError`."""
     if not spec.functions:
         return {}
-    from codegen.lane_function_jit import prepare
+    from codegen.user_functions.lane_function_numba import prepare
 
     return {f.name: prepare(f, element) for f, element in calls(spec)}
 
@@ -87,7 +87,7 @@ def _prepared(spec: KernelSpec) -> dict[str, Any]:
 def _refuse_raising(spec: KernelSpec) -> None:
     """Raise `FunctionError` if it is a function of the user's because of which a kernel cannot stand alone."""
     if spec.functions:
-        from codegen.lane_function_jit import refuse_raising
+        from codegen.user_functions.lane_function_numba import refuse_raising
 
         for f, element in calls(spec):
             refuse_raising(f, element)

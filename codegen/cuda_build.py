@@ -15,7 +15,7 @@ from codegen.compile import function
 from codegen.cuda import CudaText
 from codegen.cuda_functions import simulated
 from codegen.spec.kernel_spec import ScalarFunction
-from codegen.user_function import entry
+from codegen.user_functions.content import entry
 from codegen.vector.elements import DTYPE
 
 _LITERALS: dict[str, Any] = {"inf": np.inf, "nan": np.nan, "bool_": np.bool_}

@@ -15,7 +15,7 @@ from numba import njit
 import tracer
 from codegen import compile as kernels
 from codegen.spec.kernel_spec import Fold, KernelSpec, Operand, ScalarFunction, Schedule, Stage
-from codegen.user_function import content
+from codegen.user_functions.content import content
 from ops.operator import find
 from tests import kernel_specs as ks
 from tracer import ir, trace

@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from codegen.errors import SpecError, Unsupported
-from codegen.lane_function import lane_function
 from codegen.spec.kernel_spec import (
     Combine,
     Fold,
@@ -28,6 +27,7 @@ from codegen.spec.kernel_spec import (
 )
 from codegen.text.scalar_text import Scalar, expression
 from codegen.text.source import words
+from codegen.user_functions.lane_function import lane_function
 from codegen.vector.elements import DTYPE, LANE_ELEMENT, MEMORY_ELEMENT
 from codegen.vector.intrinsics import JIT_NAMES
 

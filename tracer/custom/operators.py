@@ -18,7 +18,7 @@ from typing import Any, overload
 import numpy as np
 
 from codegen.errors import FunctionError
-from codegen.user_function import (
+from codegen.user_functions.content import (
     Content,
     content,
     described,

@@ -16,9 +16,9 @@ from numba.core import cgutils as _cgutils
 from numba.core import errors as _errors
 
 from codegen.errors import FunctionError
-from codegen.lane_function import LaneFunction
 from codegen.toolchain.object_code import CompileError, compile_kernel
-from codegen.user_function import described, entry
+from codegen.user_functions.content import described, entry
+from codegen.user_functions.lane_function import LaneFunction
 from codegen.vector.elements import WIDTH
 from codegen.vector.intrinsics import JIT_NAMES
 from codegen.vector.jit import lead
@@ -39,7 +39,7 @@ def prepare(scalar: ScalarFunction, element: str) -> LaneFunction:
 
     Raises `FunctionError` with the function's place and Numba's reason.
     """
-    from codegen.lane_function import lane_function
+    from codegen.user_functions.lane_function import lane_function
 
     named = lane_function(scalar)
     _compiled(scalar, element)
