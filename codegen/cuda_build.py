@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.compile import function
+from codegen.cpu.compile import function
 from codegen.cuda import CudaText
 from codegen.cuda_functions import simulated
 from codegen.spec.kernel_spec import ScalarFunction

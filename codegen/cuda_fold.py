@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen.cpu_fold import LEVELS, arguments, rename, state_names
+from codegen.cpu.folds import LEVELS, arguments, rename, state_names
 from codegen.spec.analysis import Analysis, lane_element
 from codegen.spec.kernel_spec import CHUNK, WIDTH, Combine, Fold, Folding
 from codegen.spec.positions import PART_OF_NUMBER

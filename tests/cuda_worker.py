@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen.compile import buffer_of, partial_size
+from codegen.cpu.compile import buffer_of, partial_size
 from codegen.cuda import cuda_text
 from codegen.cuda_build import simulator_kernel
 from codegen.finish import FINISH_SCHEDULE, finish_spec

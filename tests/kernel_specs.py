@@ -11,7 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codegen.compile import argument_block, buffer_of, compile_cpu, count, partial_size, unjitted
+from codegen.cpu.compile import (
+    argument_block,
+    buffer_of,
+    compile_cpu,
+    count,
+    partial_size,
+    unjitted,
+)
 from codegen.spec.kernel_spec import (
     Axis,
     Combine,

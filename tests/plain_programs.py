@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen import compile as kernels
+from codegen.cpu import compile as kernels
 from codegen.gemm import execute
 from codegen.gemm.plain import Memory, plain
 from codegen.gemm.problem import k_blocks

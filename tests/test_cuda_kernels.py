@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen.compile import function
+from codegen.cpu.compile import function
 from codegen.cuda import cuda_text
 from codegen.cuda_functions import device_text
 from codegen.errors import Unsupported

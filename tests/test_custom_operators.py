@@ -13,7 +13,7 @@ import pytest
 from numba import njit
 
 import tracer
-from codegen import compile as kernels
+from codegen.cpu import compile as kernels
 from codegen.spec.kernel_spec import Fold, KernelSpec, Operand, ScalarFunction, Schedule, Stage
 from codegen.user_functions.content import content
 from ops.operator import find

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from codegen.compile import argument_block, buffer_of, compile_cpu, count, text, unjitted
+from codegen.cpu.compile import argument_block, buffer_of, compile_cpu, count, text, unjitted
 from codegen.errors import SpecError
 from codegen.finish import FINISH_SCHEDULE, finish_spec
 from codegen.spec.kernel_spec import (

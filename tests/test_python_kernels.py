@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tracer
-from codegen import python_kernel as python_kernels
+from codegen.cpu import python_kernel as python_kernels
 from codegen.toolchain import kernel_store
 from tests import kernel_specs as ks
 from tests.test_trace import array, mlp, training_step
@@ -126,7 +126,7 @@ def test_what_a_kernel_raises_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
         raise IndexError("element 7")
 
     monkeypatch.setattr("sys.unraisablehook", reported.append)
-    monkeypatch.setattr("codegen.compile.unjitted", lambda *_: fail)
+    monkeypatch.setattr("codegen.cpu.compile.unjitted", lambda *_: fail)
     monkeypatch.setattr(python_kernels, "_known", {})
     builder = GraphBuilder("failing")
     x = builder.input(tracer.zeros(3).type)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Mapping
 
-from codegen import compile as kernels
 from codegen import gemm
+from codegen.cpu import compile as kernels
 from codegen.runtime import Program
 from ops.compute import Reduction, Replacement, Strided, View
 from ops.movement import contiguous_strides

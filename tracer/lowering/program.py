@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from codegen import compile as kernels
 from codegen import gemm
+from codegen.cpu import compile as kernels
 from codegen.errors import FunctionError
 from codegen.runtime import AddressOf, HostCall, Row, Slot
 from codegen.toolchain.kernel_store import Kernel
@@ -163,7 +163,7 @@ def _kernel(bound: Bound) -> Kernel:
     """The kernel of a specification: machine code, unless kernels shall run as Python."""
     if CONFIG.compile:
         return kernels.compile_cpu(bound.spec, bound.schedule, bound.notes)
-    from codegen.python_kernel import python_kernel
+    from codegen.cpu.python_kernel import python_kernel
 
     return python_kernel(bound.spec, bound.schedule, bound.notes)
 

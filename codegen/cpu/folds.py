@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from codegen.cpu_access import zero
+from codegen.cpu.access import zero
 from codegen.spec.analysis import Analysis, lane_element
 from codegen.spec.kernel_spec import CHUNK, WIDTH, Combine, Fold, Folding
 from codegen.spec.positions import PART_OF_NUMBER

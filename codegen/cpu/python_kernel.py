@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from codegen import compile as kernels
+from codegen.cpu import compile as kernels
 from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, key
 from codegen.toolchain.kernel_store import Kernel
 from codegen.vector.intrinsics import Buffer

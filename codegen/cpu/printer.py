@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from codegen.cpu_access import Access
-from codegen.cpu_fold import FoldText
-from codegen.let_text import vector_text
+from codegen.cpu.access import Access
+from codegen.cpu.folds import FoldText
+from codegen.cpu.widen_scalars import vector_text
 from codegen.spec.analysis import Analysis, function_name, lane_element, memory_element
 from codegen.spec.kernel_spec import (
     CHUNK,

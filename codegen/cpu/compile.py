@@ -37,7 +37,7 @@ Notes = Mapping[int, str]  # number of a statement -> what is printed behind its
 
 def text(spec: KernelSpec, schedule: Schedule | None = None, notes: Notes | None = None) -> str:
     """The Numba source that `compile_cpu` compiles."""
-    from codegen.cpu import cpu_text
+    from codegen.cpu.printer import cpu_text
 
     return cpu_text(spec, schedule, notes)
 
