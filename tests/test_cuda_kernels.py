@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from codegen.cpu.compile import function
-from codegen.cuda import cuda_text
-from codegen.cuda_functions import device_text
+from codegen.cuda.device_functions import device_text
+from codegen.cuda.printer import cuda_text
 from codegen.errors import Unsupported
 from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, Stage
 from codegen.text.scalar_text import typed

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from codegen.cuda_fold import CudaFolds
-from codegen.cuda_functions import device_functions
+from codegen.cuda.device_functions import device_functions
+from codegen.cuda.folds import CudaFolds
 from codegen.errors import Unsupported
 from codegen.spec.analysis import Analysis, function_name, lane_element, memory_element
 from codegen.spec.kernel_spec import (

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from codegen.cpu.compile import function
-from codegen.cuda import CudaText
-from codegen.cuda_functions import simulated
+from codegen.cuda.device_functions import simulated
+from codegen.cuda.printer import CudaText
 from codegen.spec.kernel_spec import ScalarFunction
 from codegen.user_functions.content import entry
 from codegen.vector.elements import DTYPE
