@@ -43,10 +43,10 @@ def test_simulator_gives_the_bits_of_the_cpu(run_python: RunPython) -> None:
 
 PTX = """
 import json
-from codegen.cuda import cuda_text
-from codegen.cuda_build import ptx
+from codegen.cuda.printer import cuda_text
+from codegen.cuda.compile import ptx
 from codegen.finish import finish_spec
-from codegen.spec import Schedule
+from codegen.spec.kernel_spec import Schedule
 from tests import kernel_specs as ks
 result = {}
 for name, spec, mode, targets in (

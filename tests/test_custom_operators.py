@@ -553,9 +553,9 @@ if sys.argv[1] == "simulator":
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
 import warnings
 warnings.simplefilter("ignore")
-from codegen.cuda import cuda_text
-from codegen.cuda_build import ptx
-from codegen.spec import Schedule
+from codegen.cuda.printer import cuda_text
+from codegen.cuda.compile import ptx
+from codegen.spec.kernel_spec import Schedule
 from tests import test_custom_operators as own
 if sys.argv[1] == "simulator":
     from tests import cuda_worker

@@ -19,8 +19,7 @@ from ops.operator import Operator
 from ops.table import TABLE
 from ops.types import FLOATING
 from tracer import GradError, TraceError, Variable, nn, optim, trace
-from tracer.dispatch import apply
-from tracer.dispatch.apply import apply_operator
+from tracer.dispatch.apply import apply, apply_operator
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.programs.fast_call import MISS
 

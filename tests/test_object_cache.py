@@ -255,8 +255,8 @@ def test_hostile_object_files_do_not_end_the_process(code: bytes, tmp_path: Path
     (tmp_path / "code").write_bytes(code)
     script = """
 import pathlib, random
-from codegen import object_code
-from codegen.object_file import DamagedObjectError
+from codegen.toolchain import object_code
+from codegen.toolchain.elf_check import DamagedObjectError
 code = pathlib.Path("code").read_bytes()
 rng = random.Random(0)
 loaded = refused = 0
@@ -394,7 +394,7 @@ def test_the_list_of_known_symbols(code: bytes) -> None:
 FILL = """
 import sys
 import numpy as np
-from codegen import kernels
+from codegen.toolchain import kernel_store as kernels
 from tests.test_object_cache import request, run, scale
 order = np.random.default_rng(int(sys.argv[1])).permutation(6)
 a = np.arange(8, dtype="f4")

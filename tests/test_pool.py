@@ -464,7 +464,7 @@ def test_without_futexes_everything_runs_on_the_caller(run_python: Callable[...,
     """The way of other systems: no object files, no workers."""
     code = """
 import numpy as np
-from codegen import kernels, object_file
+from codegen.toolchain import kernel_store as kernels, elf_check as object_file
 from codegen.runtime import layout
 object_file.SUPPORTED = layout.WORKERS_POSSIBLE = False
 from tests.runtime_kernels import load

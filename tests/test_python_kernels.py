@@ -137,7 +137,7 @@ def test_what_a_kernel_raises_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
 
 SCRIPT = """
 import sys, numpy as np, tracer
-from codegen import kernels
+from codegen.toolchain import kernel_store as kernels
 f = tracer.trace(lambda x: tracer.exp(x).sum())
 print(float(f(np.zeros(4, np.float32))), float(f(np.zeros(4, np.float32))))
 print(kernels.statistics().compiled, kernels.statistics().disk_hits, "numba" in sys.modules)

@@ -213,7 +213,7 @@ def test_a_gradient_beside_it_changes_no_bit(name: str) -> None:
 
 
 CODE = """
-from codegen import kernels
+from codegen.toolchain import kernel_store as kernels
 from tests.test_same_bits import digests
 print(digests())
 print(kernels.statistics().compiled, kernels.statistics().disk_hits)
