@@ -418,7 +418,7 @@ def test_four_processes_fill_one_cache(tmp_path: Path, run_python: Callable[...,
     shared = ObjectCache(tmp_path / "shared", 1 << 20)
     assert len(entries(shared)) == 6
     assert not list((shared.base / disk_cache._FORMAT).glob(".*"))
-    done = run_python(FILL, "5", fingerprint={"TRACER_CACHE_DIR": str(shared.base)})
+    done = run_python(FILL, "5", environment={"TRACER_CACHE_DIR": str(shared.base)})
     assert done.stdout == "0 False\n", "a second process compiled, or imported Numba"
 
 
@@ -676,7 +676,7 @@ print(made.origin, run(made, np.arange(100, dtype="f4")).tobytes().hex())
 """
     here = {"TRACER_CACHE_DIR": str(tmp_path / "cache")}
     avx2 = {**here, **AVX2}
-    runs = [run_python(code, fingerprint=e) for e in (here, avx2, avx2, here)]
+    runs = [run_python(code, environment=e) for e in (here, avx2, avx2, here)]
     origins, results = zip(*(done.stdout.split() for done in runs), strict=True)
     assert origins == ("compiled", "compiled", "disk", "disk")
     assert len(set(results)) == 1
