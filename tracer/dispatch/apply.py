@@ -10,7 +10,7 @@ from typing import Any
 
 from ops.compute import Composite
 from ops.errors import TracerError
-from ops.operator import Application, Attributes, Derived, Operator, RuleBuilder, lookup
+from ops.operator import TABLE, Application, Attributes, Derived, Operator, RuleBuilder, lookup
 from ops.types import Type
 from tracer.core.source_lines import located
 from tracer.tensors.modes import INFERENCE, MODES, Flag, Untracked, untracked
@@ -22,7 +22,7 @@ def apply(name: str, *inputs: Tensor, **attrs: Any) -> Any:
 
     Raises the operator's error (`ShapeError`, `DTypeError` ...) with the user's line.
     """
-    op = lookup(name)
+    op = TABLE.get(name) or lookup(name)
     try:
         return apply_operator(op, inputs, attrs)
     except TracerError as error:
@@ -32,7 +32,7 @@ def apply(name: str, *inputs: Tensor, **attrs: Any) -> Any:
 def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, Any]) -> Any:
     """`apply` for a record."""
     interpreter = MODES.interpreter
-    inputs = tuple([interpreter.current(x) for x in inputs])
+    inputs = interpreter.operands(inputs)
     needs: tuple[bool, ...] | None = None
     mark: Flag = False
     if MODES.grad_enabled is INFERENCE:
@@ -42,7 +42,7 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
             if x._requires_grad is not False:
                 needs, mark = _flags(op, inputs)
                 break
-    normal = op.normalize(attrs)
+    normal = op.normalize(attrs) if attrs or op.attributes else _NONE
     if needs is not None and isinstance(op.vjp, Derived) and isinstance(op.compute, Composite):
         op.infer([x.type for x in inputs], normal)
         return _expanded(op.compute, op.name, Application(inputs, (), normal))
@@ -53,6 +53,9 @@ def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, An
     elif needs is not None:
         _HISTORY.attach(op, inputs, normal, outputs, needs)
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+_NONE = Attributes()
 
 
 class _History:

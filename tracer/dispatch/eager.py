@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from ops.errors import ArgumentError
 from ops.operator import TABLE, Attributes, Operator, run_reference
+from ops.reference import HALF
 from ops.types import Type, dtype_name, is_floating, short
 from tracer.core.config import CONFIG
 from tracer.dispatch import view_updates
@@ -23,7 +24,7 @@ from tracer.ir.graph import GraphBuilder
 from tracer.runtime.executable import Executable
 from tracer.tensors.interpreter import Interpreter
 from tracer.tensors.modes import MODES, Flag, set_default_interpreter
-from tracer.tensors.tensor import Tensor
+from tracer.tensors.tensor import Tensor, intern
 from tracer.tensors.view import link
 
 Array = np.ndarray[Any, Any]
@@ -35,25 +36,31 @@ class Eager(Interpreter):
     __slots__ = ()
 
     # ---- operators
+    def operands(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The same Tensors."""
+        for x in inputs:
+            view = x._view
+            if view is not None and x._seen != view.base._generation:
+                self.refresh(x)
+        return inputs
+
     def apply(self, op: Operator, inputs: tuple[Tensor, ...], attrs: Attributes) -> Any:
         """The operator's reference, at once; random operators and those that call functions of the user's run their kernel."""
-        types = _types(op, inputs, attrs)
-        if _by_kernel(op, types):
+        types, by_kernel, is_view, reference = _found(op, inputs, attrs)
+        if by_kernel:
             outputs = run_kernel(op, inputs, attrs)
-        elif op.is_view:
+        elif is_view:
             outputs = _view(op, inputs, attrs, types)
         else:
-            arrays = [x.array for x in inputs]
-            results = _quietly(op, arrays, attrs)
-            outputs = tuple(
-                [
-                    Tensor.of_own(a, t) if _is_own(a, arrays) else Tensor.of_array(_owned(a), t)
-                    for a, t in zip(results, types, strict=True)
-                ]
-            )
+            arrays = [self.elements(x) if x._array is None else x._array for x in inputs]
+            given = _quietly(op, reference, arrays, attrs)
+            if type(given) is tuple:
+                outputs = tuple([_result(a, t, arrays) for a, t in zip(given, types, strict=True)])
+            else:
+                outputs = (_result(given, types[0], arrays),)
         if MODES.anomaly is not None:
             MODES.anomaly.look_at(op.name, inputs, outputs)
-        if op.is_view:
+        if is_view:
             for number, y in enumerate(outputs):
                 if y._changes is not None and not _link(inputs[0], y, op, attrs, number):
                     # memory that is not row-major: what is no view in a trace is none here
@@ -284,23 +291,41 @@ set_default_interpreter(EAGER)
 
 # ---- what operators compute ----------------------------------------------------------------------
 
-_TYPES: dict[tuple[str, tuple[Type, ...]], tuple[Type, ...]] = {}
-_MOST_TYPES = 4096
+_Found = tuple[tuple[Type, ...], bool, bool, Callable[..., Any]]
+_KNOWN: dict[tuple[Any, ...], tuple[tuple[Type, ...], _Found]] = {}
+_MOST_KNOWN = 4096
 
 
-def _types(op: Operator, inputs: tuple[Tensor, ...], attrs: Attributes) -> tuple[Type, ...]:
-    """The types of an eager operation's results. Kept where nothing but the operands' types decides: to find them takes longer
-    than a small sum."""
+def _found(op: Operator, inputs: tuple[Tensor, ...], attrs: Attributes) -> _Found:
+    """The types of an eager operation's results, interned; whether its kernel runs; whether they are views; the reference.
+
+    Kept where nothing but the operands' types decides, under their identity: to find all this takes longer than a small sum.
+    """
+    if attrs:
+        return _find(op, tuple([x.type for x in inputs]), attrs)
+    if len(inputs) == 2:  # the same as below, in a third of the time
+        x, y = inputs
+        key: tuple[Any, ...] = (op, id(x.type), id(y.type))
+    else:
+        key = (op, *[id(x.type) for x in inputs])
+    known = _KNOWN.get(key)
+    if known is not None:
+        return known[1]
     types = tuple([x.type for x in inputs])
-    if attrs or op.name not in TABLE:  # a user's operator is not kept alive
-        return op.infer(types, attrs)
-    key = op.name, types
-    found = _TYPES.get(key)
-    if found is None:
-        if len(_TYPES) > _MOST_TYPES:
-            _TYPES.clear()
-        found = _TYPES[key] = op.infer(types, attrs)
+    found = _find(op, types, attrs)
+    if op.name in TABLE:  # a user's operator is not kept alive
+        if len(_KNOWN) > _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = types, found  # the types stay alive, so their identities are theirs
     return found
+
+
+def _find(op: Operator, types: tuple[Type, ...], attrs: Attributes) -> _Found:
+    results = tuple(map(intern, op.infer(types, attrs)))
+    reference = op.reference
+    if types and types[0].dtype not in HALF:
+        reference = getattr(reference, "of_other_types", reference)
+    return results, _by_kernel(op, results), op.is_view, reference
 
 
 def _view(
@@ -328,41 +353,46 @@ def _link(x: Tensor, y: Tensor, op: Operator, attrs: Attributes, number: int) ->
 
 
 class _Quiet(threading.local):
-    """A context in which NumPy warns of nothing. Entering it costs a tenth of `np.errstate`."""
+    """A context in which NumPy warns of nothing; None while it is entered. To run in it costs a tenth of `np.errstate`."""
 
     def __init__(self) -> None:
-        self.context = contextvars.copy_context()
+        self.context: contextvars.Context | None = contextvars.Context()
         self.context.run(np.seterr, all="ignore")
 
 
 _QUIET = _Quiet()
 
 
-def _quietly(op: Operator, arrays: list[Array], attrs: Attributes) -> tuple[Any, ...]:
-    """`run_reference`, entered more quickly where the reference is NumPy's work alone."""
-    if op.calls_user or op.name not in TABLE:
-        return run_reference(op, arrays, attrs)
-    result = _QUIET.context.run(op.reference, *arrays, **attrs)
-    return result if isinstance(result, tuple) else (result,)
+def _quietly(op: Operator, reference: Callable[..., Any], arrays: list[Array], attrs: Any) -> Any:
+    """What a reference gives, without NumPy's warnings."""
+    context = _QUIET.context
+    if (
+        context is None or op.calls_user
+    ):  # code of the user's: it may apply operators, and has a context of its own
+        with np.errstate(all="ignore"):
+            return reference(*arrays, **attrs)
+    _QUIET.context = None
+    try:
+        return context.run(reference, *arrays, **attrs)
+    finally:
+        _QUIET.context = context
 
 
-def _is_own(result: Any, operands: list[Array]) -> bool:
-    """Whether a result lies row-major in memory of its own: a maximum over no axes is its operand, and a change of the one must
-    not change the other; and a reshape must be a view of it or not whatever the order of its operands was, as in a compiled
-    program."""
-    if not isinstance(result, np.ndarray):
-        return False
-    flags = result.flags
-    if not (flags.c_contiguous and flags.writeable):
-        return False
-    if flags.owndata:
-        return all([result is not x for x in operands])
-    return not any([np.may_share_memory(result, x) for x in operands])
-
-
-def _owned(result: Any) -> Array:
-    """The elements in row-major memory of their own."""
-    return np.array(result, order="C")
+def _result(array: Any, type_: Type, operands: list[Array]) -> Tensor:
+    """A Tensor of what a reference gave, in row-major memory of its own: a maximum over no axes is its operand, and a change of
+    the one must not change the other; and a reshape must be a view of it or not whatever the order of its operands was, as in a
+    compiled program."""
+    if type(array) is not np.ndarray:
+        return Tensor.of_array(array, type_)
+    flags = array.flags
+    if flags.c_contiguous and flags.writeable:
+        owns = flags.owndata
+        for x in operands:
+            if x is array or (not owns and np.may_share_memory(x, array)):
+                break
+        else:
+            return Tensor.of_own(array, type_)
+    return Tensor.of_own(np.array(array, order="C"), type_)
 
 
 def _by_kernel(op: Operator, types: Sequence[Type]) -> bool:

@@ -67,9 +67,13 @@ def _agree(operands: Sequence[Any], floating: bool) -> bool:
     if not isinstance(first, Tensor):
         return False
     dtype = first.type.dtype
-    return not (floating and not is_floating(dtype)) and all(
-        [isinstance(x, Tensor) and x.type.dtype == dtype and not x.type.weak for x in operands]
-    )
+    for x in operands:
+        if not isinstance(x, Tensor):
+            return False
+        type_ = x.type
+        if type_.dtype != dtype or type_.weak:
+            return False
+    return not floating or is_floating(dtype)
 
 
 def _bring(x: Any, dtype: str, weak: bool) -> Tensor:

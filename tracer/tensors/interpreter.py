@@ -32,6 +32,10 @@ class Interpreter(ABC):
 
     # ---- operators
     @abstractmethod
+    def operands(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The operands of an operator, each as `current` has it."""
+
+    @abstractmethod
     def apply(self, op: Operator, inputs: tuple[Tensor, ...], attrs: Attributes) -> Any:
         """The results of an operator, a tuple, without history. Results of views know what they are views of."""
 

@@ -133,6 +133,10 @@ class Recorder(Interpreter):
         self.made: dict[Value, Node] = {}
 
     # ---- operations
+    def operands(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """See `current`."""
+        return tuple(map(self.current, inputs))
+
     def apply(self, op: Operator, inputs: tuple[Tensor, ...], attrs: Attributes) -> Any:
         """Record an application."""
         values = [self.value_of(x) for x in inputs]
