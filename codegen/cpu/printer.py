@@ -60,7 +60,7 @@ class _Printer:
         }[self.schedule.mode]()
         out = Source()
         out.open(f"def {function_name(self.spec)}(lo, hi, args):")
-        self._unpack(out, body.words)
+        self._unpack(out, body.identifiers)
         out.extend(body)
         return str(out)
 
@@ -157,7 +157,7 @@ class _Printer:
                 self._once(inside, before, first)
             self._bases(inside, stage)
             inside.extend(self._body(stage, start, masked, end))
-            out.add(self.at.row_axes(inside.words))
+            out.add(self.at.row_axes(inside.identifiers))
             out.extend(inside)
             out.close()
 
@@ -168,7 +168,7 @@ class _Printer:
     def _one_row(self, out: Source, begin: str, end: str) -> None:
         body = Source()
         self._stages(body, begin, end)
-        out.add(self.at.row_axes(body.words))
+        out.add(self.at.row_axes(body.identifiers))
         out.extend(body)
 
     def _stages(self, out: Source, begin: str, end: str) -> None:
@@ -244,7 +244,7 @@ class _Printer:
         inside, out = Source(), Source()
         for number, s in enumerate(stage.body, start):
             self._statement(inside, s, number, looped=True, masked=masked)
-        used = inside.words
+        used = inside.identifiers
         if used & {"left", "live"}:
             out.line(f"left = {end} - {self.inner}")
         if "live" in used:

@@ -97,7 +97,7 @@ class _Printer:
         parameters = ", ".join([*(o.name for o in spec.operands), *integers])
         out = Source()
         out.open(f"def {function_name(spec)}({parameters}):")
-        if "lane" in body.words:
+        if "lane" in body.identifiers:
             out.line("lane = i64(cuda.threadIdx.x)")
         for name, text in self.folds.arrays.items():
             out.line(f"{name} = {text}")
@@ -144,8 +144,8 @@ class _Printer:
             if stage.over or rows or not self.inner:
                 for number, s in enumerate(stage.body, start):
                     self._statement(inside, s, number, bool(stage.over))
-        out.add(self.at.row_axes(inside.words))
-        out.add(self.at.parts(self.inner, inside.words, lambda x, n: f"{x} // {n}"))
+        out.add(self.at.row_axes(inside.identifiers))
+        out.add(self.at.parts(self.inner, inside.identifiers, lambda x, n: f"{x} // {n}"))
         out.extend(inside)
         return out
 
@@ -189,7 +189,7 @@ class _Printer:
                 self._loop(body, stage, start)
             else:
                 self._once(body, stage, start, alone)
-        out.add(self.at.row_axes(body.words))
+        out.add(self.at.row_axes(body.identifiers))
         out.extend(body)
 
     def _empty_partials(self, out: Source) -> None:
@@ -232,7 +232,7 @@ class _Printer:
         inside = Source()
         for number, s in enumerate(stage.body, start):
             self._statement(inside, s, number, True)
-        out.add(self.at.parts(self.inner, inside.words, lambda x, n: f"{x} // {n}"))
+        out.add(self.at.parts(self.inner, inside.identifiers, lambda x, n: f"{x} // {n}"))
         out.extend(inside)
         out.close()
         if rounding:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from codegen.errors import FunctionError
+from codegen.text.source import compile_function
 from ops.python_values import MISSING, PLAIN_CLASSES, Reference, references_of, same_value
 
 _MODULES: dict[Any, str] = {math: "math", np: "numpy", cmath: "cmath", builtins: "builtins"}
@@ -231,9 +232,8 @@ def entry(function: types.FunctionType, jit: Jit, instead: Instead | None = None
     if len(operands) == len(inspect.signature(function).parameters):
         return whole
     given = ", ".join(f"x{k}" for k in range(len(operands)))
-    names: dict[str, Any] = {"whole": whole}
-    exec(f"def entry({given}):\n    return whole({given})\n", names)
-    return jit(names["entry"])
+    text = f"def entry({given}):\n    return whole({given})\n"
+    return jit(compile_function(text, "entry", {"whole": whole}))
 
 
 def functions(function: types.FunctionType) -> list[types.FunctionType]:
