@@ -45,7 +45,7 @@ PTX = """
 import json
 from codegen.cuda.printer import cuda_text
 from codegen.cuda.compile import ptx
-from codegen.finish import finish_spec
+from tests.support.finish import finish_spec
 from codegen.spec.kernel_spec import Schedule
 from tests import kernel_specs as ks
 result = {}
