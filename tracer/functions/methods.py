@@ -51,6 +51,6 @@ def names() -> dict[str, object]:
 def attach() -> None:
     """Give Tensor its operators and methods."""
     for name, value in names().items():
-        if isinstance(value, FunctionType) and value.__qualname__ != name:
-            value.__qualname__ = f"{Tensor.__name__}.{name}"  # what errors call it
+        if isinstance(value, FunctionType) and "." in value.__qualname__:  # no function of `tracer`
+            value.__name__, value.__qualname__ = name, f"Tensor.{name}"  # what errors call it
         setattr(Tensor, name, value)

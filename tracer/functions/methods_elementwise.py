@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from tracer.functions.public import public
 from tracer.modes import MODES
 from tracer.tensor import Tensor
 from tracer.views import write
+
+DEVICES = ("cpu", "cuda", "meta", "mps")
+_TRUTH = (bool, np.bool_)
 
 
 class Elementwise:
@@ -97,11 +101,11 @@ class Elementwise:
 
     def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
         """Self + alpha * other."""
-        return arithmetic.add(self, _times(alpha, other))
+        return arithmetic.add(self, times(alpha, other))
 
     def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
         """Self - alpha * other."""
-        return arithmetic.subtract(self, _times(alpha, other))
+        return arithmetic.subtract(self, times(alpha, other))
 
     subtract = sub
 
@@ -125,11 +129,11 @@ class Elementwise:
 
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
         """Self + value * tensor1 * tensor2."""
-        return arithmetic.add(self, _times(value, arithmetic.multiply(tensor1, tensor2)))
+        return arithmetic.add(self, times(value, arithmetic.multiply(tensor1, tensor2)))
 
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
         """Self + value * tensor1 / tensor2."""
-        return arithmetic.add(self, _times(value, arithmetic.divide(tensor1, tensor2)))
+        return arithmetic.add(self, times(value, arithmetic.divide(tensor1, tensor2)))
 
     def clamp_min(self, min: Any) -> Tensor:
         """Elements below `min` replaced by it."""
@@ -143,12 +147,19 @@ class Elementwise:
         """Self where the condition holds, else other."""
         return logic.where(condition, self, other)
 
+    @public
     def masked_fill(self: Any, mask: Any, value: Any) -> Tensor:
         """Self with `value`, a number or 0-d Tensor, where the mask holds.
 
         Converted to self's element type.
         """
-        return masked_fill(self, mask, value)
+        filling = cast(as_tensor(value), as_tensor(self).type.dtype)
+        if filling.ndim:
+            raise ArgumentError(
+                f"masked_fill takes a number or a 0-d Tensor, got shape {filling.shape}; use "
+                "tracer.where"
+            )
+        return logic.where(mask, filling, self)
 
     def allclose(
         self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
@@ -164,20 +175,17 @@ class Elementwise:
         )
 
 
-def _times(scale: Any, x: Any) -> Any:
+def times(scale: Any, x: Any) -> Any:
+    """Scale * x; x itself for the number 1."""
     return x if isinstance(scale, int | float) and scale == 1 else arithmetic.multiply(x, scale)
 
 
-@public
-def masked_fill(x: Tensor, mask: Any, value: Any) -> Tensor:
-    """x with a value where the mask holds."""
-    filling = cast(as_tensor(value), x.type.dtype)
-    if filling.ndim:
-        raise ArgumentError(
-            f"masked_fill takes a number or a 0-d Tensor, got shape {filling.shape}; use "
-            "tracer.where"
-        )
-    return logic.where(mask, filling, x)
+def _as(dtype: str) -> Callable[[Any], Tensor]:
+    def converted(self: Any) -> Tensor:
+        return cast(self, dtype)
+
+    converted.__doc__ = f"As {dtype}; see `tracer.astype`."
+    return converted
 
 
 class Conversions:
@@ -187,51 +195,33 @@ class Conversions:
 
     astype = creation.astype
 
-    def float(self: Any) -> Tensor:
-        """As float32."""
-        return cast(self, "float32")
+    float = _as("float32")
+    double = _as("float64")
+    half = _as("float16")
+    bfloat16 = _as("bfloat16")
+    char = _as("int8")
+    short = _as("int16")
+    int = _as("int32")
+    long = _as("int64")
+    byte = _as("uint8")
+    bool = _as("bool")
 
-    def double(self: Any) -> Tensor:
-        """As float64."""
-        return cast(self, "float64")
-
-    def half(self: Any) -> Tensor:
-        """As float16."""
-        return cast(self, "float16")
-
-    def bfloat16(self: Any) -> Tensor:
-        """As bfloat16."""
-        return cast(self, "bfloat16")
-
-    def char(self: Any) -> Tensor:
-        """As int8."""
-        return cast(self, "int8")
-
-    def short(self: Any) -> Tensor:
-        """As int16."""
-        return cast(self, "int16")
-
-    def int(self: Any) -> Tensor:
-        """As int32."""
-        return cast(self, "int32")
-
-    def long(self: Any) -> Tensor:
-        """As int64."""
-        return cast(self, "int64")
-
-    def byte(self: Any) -> Tensor:
-        """As uint8."""
-        return cast(self, "uint8")
-
-    def bool(self: Any) -> Tensor:
-        """As bool: whether elements are not 0."""
-        return cast(self, "bool")
-
+    @public
     def to(
         self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: Any = False, **_: Any
     ) -> Tensor:
         """Self with an element type (or another Tensor's), on a device: "cpu" is the only one."""
-        return to(self, args, dtype, device, copy)
+        for argument in args:  # what kind of thing each one is decides
+            if isinstance(argument, Tensor):
+                dtype = argument.type.dtype
+            elif isinstance(argument, str) and argument.split(":")[0] in DEVICES:
+                device = argument
+            elif not isinstance(argument, _TRUTH):  # non_blocking, copy
+                dtype = argument
+        if device is not None and str(device).split(":")[0] != "cpu":
+            raise ArgumentError(f'the only device is "cpu", got {device!r}')
+        result: Tensor = self if dtype is None else cast(self, dtype_name(dtype))
+        return copied(result) if copy and result is self else result
 
     def type_as(self: Any, other: Any) -> Tensor:
         """Self with the element type of another Tensor."""
@@ -305,37 +295,16 @@ class Conversions:
         return result
 
     @data.setter
+    @public
     def data(self: Any, value: Any) -> None:
-        set_data(self, value)
+        new = as_tensor(value)
+        if new.type.strong() != self.type.strong():
+            raise ArgumentError(f"x.data takes a Tensor of x's type {self.type}, got {new.type}")
+        if MODES.recorder is None:
+            writeable(self)
+        write(self, new.data, recorded=False)
 
 
 def _one(sizes: tuple[Any, ...]) -> Any:
     """Sizes given one by one or as one sequence."""
     return sizes[0] if len(sizes) == 1 else sizes
-
-
-@public
-def to(x: Tensor, args: tuple[Any, ...], dtype: Any, device: Any, copy: bool) -> Tensor:
-    """`Tensor.to`: what kind of thing each argument is decides."""
-    for argument in args:
-        if isinstance(argument, Tensor):
-            dtype = argument.type.dtype
-        elif isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda", "meta", "mps"):
-            device = argument
-        elif not isinstance(argument, bool | np.bool_):  # non_blocking, copy
-            dtype = argument
-    if device is not None and str(device).split(":")[0] != "cpu":
-        raise ArgumentError(f'the only device is "cpu", got {device!r}')
-    result = x if dtype is None else cast(x, dtype_name(dtype))
-    return copied(x) if copy and result is x else result
-
-
-@public
-def set_data(x: Tensor, value: Any) -> None:
-    """`x.data = value`: written into x's memory without touching its history."""
-    new = as_tensor(value)
-    if new.type.strong() != x.type.strong():
-        raise ArgumentError(f"x.data takes a Tensor of x's type {x.type}, got {new.type}")
-    if MODES.recorder is None:
-        writeable(x)
-    write(x, new.data, recorded=False)

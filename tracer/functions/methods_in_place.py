@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracer.functions import activation, arithmetic, logic, movement, transcendental
-from tracer.functions.methods_elementwise import Elementwise, masked_fill
+from tracer.functions.methods_elementwise import Elementwise
 from tracer.functions.methods_movement import Indexing
 from tracer.functions.mutation import change, copy_into
 from tracer.functions.public import public
@@ -91,7 +91,7 @@ class InPlace:
     logical_xor_ = _in_place(logic.logical_xor)
     lt_ = less_ = _in_place(logic.less)
     masked_scatter_ = _in_place(Indexing.masked_scatter)
-    masked_fill_ = _in_place(masked_fill)
+    masked_fill_ = _in_place(Elementwise.masked_fill)
     mul_ = multiply_ = _in_place(arithmetic.multiply)
     nan_to_num_ = _in_place(logic.nan_to_num)
     ne_ = not_equal_ = _in_place(logic.not_equal)

@@ -12,8 +12,8 @@ from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.types import normalize_axis, short
 from tracer.functions import assignment, indexing, joining, movement, replacing
-from tracer.functions.arithmetic import multiply
 from tracer.functions.creation import Size, as_sizes, as_tensor
+from tracer.functions.methods_elementwise import times
 from tracer.functions.methods_reductions import axis_of
 from tracer.functions.movement import Axes
 from tracer.functions.public import public
@@ -50,9 +50,13 @@ class Movement:
         """All axes made one."""
         return movement.flatten(self)
 
+    @public
     def unflatten(self: Any, dim: int, sizes: Sequence[Size]) -> Tensor:
         """An axis made several; one size may be -1."""
-        return _unflatten(self, dim, sizes)
+        place = normalize_axis(dim, self.ndim, "dim")
+        shape = self.type.shape
+        axis = movement.resolved(shape[place], as_sizes(sizes))
+        return movement.reshape(self, (*shape[:place], *axis, *shape[place + 1 :]))
 
     def permute(self, *dims: Axes) -> Tensor:
         """Axes in another order."""
@@ -70,9 +74,12 @@ class Movement:
 
     movedim = moveaxis
 
+    @public
     def t(self: Any) -> Tensor:
         """A matrix transposed; fewer axes are left alone."""
-        return _matrix_t(self)
+        if self.ndim > 2:
+            raise ShapeError(f"t() takes at most 2 axes, got {short(self.type)}; use mT or permute")
+        return movement.permute_dims(self, tuple(range(self.ndim))[::-1])
 
     @property
     def T(self: Any) -> Tensor:  # noqa: N802 - NumPy's name
@@ -84,17 +91,37 @@ class Movement:
         """The last two axes swapped."""
         return movement.matrix_transpose(self)
 
+    @public
     def unsqueeze(self, dim: int | None = None, *, axis: int | None = None) -> Tensor:
         """A new axis of size 1 at this position of the result."""
-        return movement.expand_dims(self, needed_axis(dim, axis))
+        chosen = axis_of(dim, axis)
+        if chosen is None:
+            raise ArgumentError("an axis is needed; pass dim")
+        return movement.expand_dims(self, chosen)
 
+    @public
     def squeeze(self: Any, dim: Axes | None = None, *, axis: Axes | None = None) -> Tensor:
         """Self without axes of size 1: all of them, or those named that are 1."""
-        return _squeeze(self, axis_of(dim, axis))
+        chosen = axis_of(dim, axis)
+        if chosen is None:
+            return movement.squeeze(self)
+        axes = {normalize_axis(a, self.ndim, "dim") for a in movement.ints(chosen, "dim")}
+        shape = self.type.shape
+        ones = (k for k in sorted(axes) if isinstance(shape[k], int) and shape[k] == 1)
+        return movement.squeeze(self, tuple(ones))
 
+    @public
     def expand(self: Any, *sizes: Sizes) -> Tensor:
         """Self broadcast to sizes; -1 keeps one."""
-        return _expand(self, one(sizes))
+        wanted = as_sizes(one(sizes))
+        lead = len(wanted) - self.ndim
+        if lead < 0:
+            raise ShapeError(f"expand: {short(self.type)} has more axes than {wanted}")
+        shape = tuple(
+            self.type.shape[k - lead] if k >= lead and isinstance(d, int) and d == -1 else d
+            for k, d in enumerate(wanted)
+        )
+        return movement.broadcast_to(self, shape)
 
     def expand_as(self, other: Any) -> Tensor:
         """Self broadcast to the shape of another Tensor."""
@@ -113,16 +140,19 @@ class Movement:
 
     tile = repeat
 
+    @public
     def repeat_interleave(
         self, repeats: Any, dim: int | None = None, *, axis: int | None = None
     ) -> Tensor:
         """Every element, or slice along an axis, repeated in place: `tracer.repeat`."""
         return joining.repeat(self, repeats, axis_of(dim, axis))
 
+    @public
     def flip(self, *dims: Axes, axis: Axes | None = None) -> Tensor:
         """Elements in reverse order along axes, along all when none is named."""
         return movement.flip(self, axis_of(one(dims) if dims else None, axis))
 
+    @public
     def roll(self, shifts: Axes, dims: Axes | None = None, *, axis: Axes | None = None) -> Tensor:
         """Elements moved towards the end along axes; what falls off enters in front."""
         return movement.roll(self, shifts, axis_of(dims, axis))
@@ -139,11 +169,14 @@ class Movement:
         """The upper triangle of matrices in the last two axes."""
         return movement.triu(self, diagonal)
 
+    @public
     def size(self: Any, dim: int | None = None) -> Any:
         """The shape, or the size of one axis. The number of elements is `numel()`."""
-        return self.type.shape if dim is None else _size(self, dim)
+        shape = self.type.shape
+        return shape if dim is None else shape[normalize_axis(dim, self.ndim, "dim")]
 
     # ---- parts
+    @public
     def split(
         self: Any, split_size_or_sections: Any, dim: int | None = None, *, axis: int | None = None
     ) -> tuple[Tensor, ...]:
@@ -151,31 +184,65 @@ class Movement:
 
         Or parts of the sizes in a list.
         """
-        return _split(self, split_size_or_sections, first_axis(dim, axis))
+        chosen = first_axis(dim, axis)
+        if isinstance(split_size_or_sections, int):
+            return _parts_of(self, split_size_or_sections, *_known_size(self, chosen, "split"))
+        sizes = movement.ints(split_size_or_sections, "split_size_or_sections")
+        return joining.split_sizes(self, sizes, normalize_axis(chosen, self.ndim, "dim"))
 
+    @public
     def tensor_split(
         self: Any, indices_or_sections: Any, dim: int | None = None, *, axis: int | None = None
     ) -> tuple[Tensor, ...]:
         """As many parts of nearly equal size along an axis, or parts cut at positions."""
-        return _tensor_split(self, indices_or_sections, first_axis(dim, axis))
+        chosen, count = first_axis(dim, axis), indices_or_sections
+        if not isinstance(count, int):
+            return joining.split(self, count, chosen)
+        place, size = _known_size(self, chosen, "tensor_split")
+        if count < 1:
+            raise ShapeError(f"tensor_split needs at least 1 part, got {count}")
+        if count > max(size, MOST_PARTS):  # parts of no elements
+            raise ShapeError(
+                f"tensor_split of {size} elements into {count} parts: more than {MOST_PARTS}"
+            )
+        least, longer = divmod(size, count)
+        return joining.split_sizes(self, [least + (k < longer) for k in range(count)], place)
 
+    @public
     def chunk(
         self: Any, chunks: int, dim: int | None = None, *, axis: int | None = None
     ) -> tuple[Tensor, ...]:
         """At most so many parts of equal size along an axis, the last one smaller if need be."""
-        return _chunk(self, chunks, first_axis(dim, axis))
+        place, size = _known_size(self, first_axis(dim, axis), "chunk")
+        (count,) = movement.ints((chunks,), "chunks")
+        if count < 1:
+            raise ShapeError(f"chunk needs at least 1 part, got {count}")
+        return _parts_of(self, max(-(-size // count), 1), place, size)
 
+    @public
     def unbind(self, dim: int | None = None, *, axis: int | None = None) -> tuple[Tensor, ...]:
         """The slices along an axis, without that axis."""
         return joining.unstack(self, first_axis(dim, axis))
 
+    @public
     def narrow(self: Any, dim: int, start: int, length: int) -> Tensor:
         """`length` elements from `start` on along an axis."""
-        return _narrow(self, dim, start, length)
+        place = normalize_axis(dim, self.ndim, "dim")
+        size = self.type.shape[place]
+        if isinstance(size, int):
+            start = start + size if start < 0 else start
+            if not 0 <= start <= start + length <= size:
+                raise ShapeError(
+                    f"narrow: elements {start} to {start + length} are not all in axis {place} of "
+                    f"{short(self.type)}"
+                )
+        return joining.part(self, place, start, start + length)
 
+    @public
     def select(self: Any, dim: int, index: int) -> Tensor:
         """One slice along an axis, without that axis."""
-        return _select(self, dim, index)
+        place = normalize_axis(dim, self.ndim, "dim")
+        return get_item(self, (*(slice(None),) * place, index))
 
 
 class Indexing:
@@ -198,19 +265,26 @@ class Indexing:
         """
         return indexing.gather(self, index, dim)
 
+    @public
     def take_along_dim(
         self, indices: Any, dim: int | None = None, *, axis: int | None = None
     ) -> Tensor:
         """The elements at indices along an axis, the other axes broadcast."""
-        return _take_along(self, indices, axis_of(dim, axis))
+        chosen = axis_of(dim, axis)
+        if chosen is None:
+            return indexing.take_along_axis(movement.flatten(self), movement.flatten(indices), 0)
+        return indexing.take_along_axis(self, indices, chosen)
 
     def scatter_add(self, dim: int, index: Any, src: Any) -> Tensor:
         """Self with each element of src added at its index along an axis."""
         return indexing.scatter_add(self, index, src, dim)
 
+    @public
     def scatter(self, dim: int, index: Any, src: Any = None, *, value: Any = None) -> Tensor:
         """Self with each element of src, or one value, in the place of that at its index."""
-        return indexing.scatter(self, index, one_of(src, value), dim)
+        if (src is None) == (value is None):
+            raise ArgumentError("scatter takes either src or value")
+        return indexing.scatter(self, index, value if src is None else src, dim)
 
     def index_copy(self, dim: int, index: Any, source: Any) -> Tensor:
         """Self with the slices of source in the place of its own at indices along an axis."""
@@ -248,13 +322,10 @@ class Indexing:
 
     def index_add(self, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
         """Self with the slices of source, times alpha, added at indices along an axis."""
-        scaled = (
-            source if isinstance(alpha, int | float) and alpha == 1 else multiply(source, alpha)
-        )
-        return indexing.index_add(self, index, scaled, dim)
+        return indexing.index_add(self, index, times(alpha, source), dim)
 
 
-# ---- bodies --------------------------------------------------------------------------------------
+# ---- arguments -----------------------------------------------------------------------------------
 
 
 def one(sizes: tuple[Any, ...]) -> Any:
@@ -262,72 +333,10 @@ def one(sizes: tuple[Any, ...]) -> Any:
     return sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int | Dim) else sizes
 
 
-@public
-def needed_axis(dim: Any, axis: Any) -> Any:
-    """The axis given as `dim` or `axis`. Raises `ArgumentError` for both or neither."""
-    chosen = axis_of(dim, axis)
-    if chosen is None:
-        raise ArgumentError("an axis is needed; pass dim")
-    return chosen
-
-
-@public
-def one_of(src: Any, value: Any) -> Any:
-    """What is written, given as `src` or `value`. Raises `ArgumentError` for both or neither."""
-    if (src is None) == (value is None):
-        raise ArgumentError("scatter takes either src or value")
-    return value if src is None else src
-
-
-@public
 def first_axis(dim: Any, axis: Any) -> Any:
     """The axis given as `dim` or `axis`, 0 for neither."""
     chosen = axis_of(dim, axis)
     return 0 if chosen is None else chosen
-
-
-@public
-def _unflatten(x: Tensor, dim: int, sizes: Sequence[Size]) -> Tensor:
-    place = normalize_axis(dim, x.ndim, "dim")
-    shape = x.type.shape
-    axis = movement.resolved(shape[place], as_sizes(sizes))
-    return movement.reshape(x, (*shape[:place], *axis, *shape[place + 1 :]))
-
-
-@public
-def _matrix_t(x: Tensor) -> Tensor:
-    if x.ndim > 2:
-        raise ShapeError(f"t() takes at most 2 axes, got {short(x.type)}; use mT or permute")
-    return movement.permute_dims(x, tuple(range(x.ndim))[::-1])
-
-
-@public
-def _squeeze(x: Tensor, axis: Any) -> Tensor:
-    if axis is None:
-        return movement.squeeze(x)
-    axes = {normalize_axis(a, x.ndim, "dim") for a in movement.ints(axis, "dim")}
-    ones = tuple(
-        k for k in sorted(axes) if isinstance(x.type.shape[k], int) and x.type.shape[k] == 1
-    )
-    return movement.squeeze(x, ones)
-
-
-@public
-def _expand(x: Tensor, sizes: Any) -> Tensor:
-    wanted = as_sizes(sizes)
-    lead = len(wanted) - x.ndim
-    if lead < 0:
-        raise ShapeError(f"expand: {short(x.type)} has more axes than {wanted}")
-    shape = tuple(
-        x.type.shape[k - lead] if k >= lead and isinstance(d, int) and d == -1 else d
-        for k, d in enumerate(wanted)
-    )
-    return movement.broadcast_to(x, shape)
-
-
-@public
-def _size(x: Tensor, dim: int) -> Any:
-    return x.type.shape[normalize_axis(dim, x.ndim, "dim")]
 
 
 def _known_size(x: Tensor, axis: int, what: str) -> tuple[int, int]:
@@ -340,67 +349,8 @@ def _known_size(x: Tensor, axis: int, what: str) -> tuple[int, int]:
     return place, size
 
 
-@public
-def _split(x: Tensor, sections: Any, axis: int) -> tuple[Tensor, ...]:
-    if not isinstance(sections, int):
-        return joining.split_sizes(
-            x,
-            movement.ints(sections, "split_size_or_sections"),
-            normalize_axis(axis, x.ndim, "dim"),
-        )
-    place, size = _known_size(x, axis, "split")
-    if sections < 1:
-        raise ShapeError(f"split: parts must have at least 1 element, got {sections}")
-    starts = range(0, max(size, 1), sections)
-    return joining.split_sizes(x, [min(sections, size - start) for start in starts], place)
-
-
-@public
-def _tensor_split(x: Tensor, sections: Any, axis: int) -> tuple[Tensor, ...]:
-    if not isinstance(sections, int):
-        return joining.split(x, sections, axis)
-    place, size = _known_size(x, axis, "tensor_split")
-    if sections < 1:
-        raise ShapeError(f"tensor_split needs at least 1 part, got {sections}")
-    if sections > max(size, MOST_PARTS):  # parts of no elements
-        raise ShapeError(
-            f"tensor_split of {size} elements into {sections} parts: more than {MOST_PARTS}"
-        )
-    least, longer = divmod(size, sections)
-    return joining.split_sizes(x, [least + (k < longer) for k in range(sections)], place)
-
-
-@public
-def _chunk(x: Tensor, chunks: int, axis: int) -> tuple[Tensor, ...]:
-    place, size = _known_size(x, axis, "chunk")
-    (chunks,) = movement.ints((chunks,), "chunks")
-    if chunks < 1:
-        raise ShapeError(f"chunk needs at least 1 part, got {chunks}")
-    return _split(x, max(-(-size // chunks), 1), place)
-
-
-@public
-def _narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
-    place = normalize_axis(dim, x.ndim, "dim")
-    size = x.type.shape[place]
-    if isinstance(size, int):
-        start = start + size if start < 0 else start
-        if not 0 <= start <= start + length <= size:
-            raise ShapeError(
-                f"narrow: elements {start} to {start + length} are not all in axis {place} of "
-                f"{short(x.type)}"
-            )
-    return joining.part(x, place, start, start + length)
-
-
-@public
-def _select(x: Tensor, dim: int, index: int) -> Tensor:
-    place = normalize_axis(dim, x.ndim, "dim")
-    return get_item(x, (*(slice(None),) * place, index))
-
-
-@public
-def _take_along(x: Any, indices: Any, axis: int | None) -> Tensor:
-    if axis is None:
-        return indexing.take_along_axis(movement.flatten(x), movement.flatten(indices), 0)
-    return indexing.take_along_axis(x, indices, axis)
+def _parts_of(x: Tensor, length: int, place: int, size: int) -> tuple[Tensor, ...]:
+    if length < 1:
+        raise ShapeError(f"split: parts must have at least 1 element, got {length}")
+    starts = range(0, max(size, 1), length)
+    return joining.split_sizes(x, [min(length, size - start) for start in starts], place)
