@@ -37,6 +37,7 @@ from codegen.runtime import get_num_threads as get_num_threads
 from codegen.runtime import set_num_threads as set_num_threads
 from ops import table as _table  # noqa: F401
 from tracer import autograd as autograd
+from tracer import errors as errors
 from tracer import random as random
 from tracer.autograd.functional import grad as grad
 from tracer.autograd.functional import hvp as hvp
@@ -125,4 +126,5 @@ else:
         {name: f"tracer.{name}" for name in _packages}
         | dict.fromkeys(_saving, "tracer.checkpoint"),
         _hint,
+        ("autograd", "errors", "random"),
     )

@@ -145,3 +145,8 @@ def _checked(result: Any, type_: Type, node: Node) -> Array:
             f"says {short(type_)}"
         )
     return array
+
+
+__all__ = [
+    "interpret",
+]

@@ -292,3 +292,19 @@ def _flagged(x: Tensor, requires_grad: bool) -> Tensor:
     if requires_grad:
         x.requires_grad = True
     return x
+
+
+__all__ = [
+    "Generator",
+    "bernoulli",
+    "default_generator",
+    "get_state",
+    "manual_seed",
+    "normal",
+    "permutation",
+    "rand",
+    "randint",
+    "randn",
+    "set_state",
+    "uniform",
+]

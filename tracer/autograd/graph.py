@@ -87,3 +87,8 @@ def packed(tensor: Tensor) -> Tensor | Packed:
 def unpacked(kept: Tensor | Packed) -> Tensor:
     """What was kept."""
     return kept.unpacked() if isinstance(kept, Packed) else kept
+
+
+__all__ = [
+    "saved_tensors_hooks",
+]

@@ -169,3 +169,20 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     return _fill(
         tensor, Tensor.of_array((gain * matrix).reshape(tensor.shape).astype(tensor.dtype))
     )
+
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
