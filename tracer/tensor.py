@@ -12,6 +12,7 @@ import numpy as np
 from ops.dims import Dim
 from ops.errors import GradError, ShapeError, TraceError, TracerError
 from ops.types import Type, numpy_dtype, short
+from tracer.attached_methods import AttachedMethods
 from tracer.modes import MODES, Flag, untracked
 from tracer.source import user_line
 from tracer.tensor_gradients import GradientMethods
@@ -19,12 +20,9 @@ from tracer.tensor_gradients import GradientMethods
 if TYPE_CHECKING:
     from tracer.autograd.history import Node as HistoryNode
     from tracer.autograd.hooks import AccumulateGrad
-    from tracer.functions.methods import Methods
     from tracer.graph import Value
     from tracer.recording import Recorder
     from tracer.view_links import View
-else:
-    Methods = object  # operators and methods are attached by `tracer.functions.methods`
 
 Array = np.ndarray[Any, Any]
 _INTERNED: dict[Type, Type] = {}
@@ -46,7 +44,7 @@ def is_plain(array: Array) -> bool:
     return bool(flags.c_contiguous and flags.aligned and array.dtype.isnative)
 
 
-class Tensor(GradientMethods, Methods):
+class Tensor(GradientMethods, AttachedMethods):
     """An n-dimensional array that records what is done to it.
 
     Made by `tracer.tensor` and by operators. `np.asarray(t)` gives its array, NumPy arrays go in wherever a Tensor does.
@@ -104,14 +102,16 @@ class Tensor(GradientMethods, Methods):
         self._requires_grad = False
         self._view = None
 
-    def __getattr__(self, name: str) -> Any:
-        # Slots that were never set have these values, so that a program's results cost four assignments.
-        try:
-            return _UNSET[name]
-        except KeyError:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}"
-            ) from None
+    if not TYPE_CHECKING:  # to type checkers, any name would be there
+
+        def __getattr__(self, name: str) -> Any:
+            # Slots that were never set have these values, so that a program's results cost four assignments.
+            try:
+                return _UNSET[name]
+            except KeyError:
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}"
+                ) from None
 
     @staticmethod
     def of_array(array: Any, type_: Type | None = None) -> Tensor:

@@ -8,7 +8,7 @@ program has run. Gradients go through, and views of the Tensor see the change; l
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from tracer.functions import activation, arithmetic, logic, movement, transcendental
 from tracer.functions.methods_elementwise import Elementwise
@@ -17,15 +17,17 @@ from tracer.functions.mutation import change, copy_into
 from tracer.functions.public import public
 from tracer.tensor import Tensor
 
+P = ParamSpec("P")
 _change = public(change)
 _copy_into = public(copy_into)
 
 
-def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _in_place(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """The method that changes its Tensor to function(Tensor, *operands)."""
 
-    def method(self: Any, *operands: Any, **options: Any) -> Tensor:
-        return _change(self, function, *operands, **options)
+    def method(*operands: P.args, **options: P.kwargs) -> Tensor:
+        changed: Any = operands[0]
+        return _change(changed, function, *operands[1:], **options)
 
     summary = (function.__doc__ or "").strip().splitlines()
     method.__doc__ = f"In place: {summary[0] if summary else function.__name__}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from tracer.parameter import Parameter
 from tracer.state import Array, fitted, outside_traces, require_writable, write
 from tracer.tensor import Tensor
 
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 _Self = TypeVar("_Self", bound="Module")
 _GROUPS = ("_parameters", "_buffers", "_modules")
 
@@ -27,6 +29,14 @@ class IncompatibleKeys(NamedTuple):
 
     missing_keys: list[str]
     unexpected_keys: list[str]
+
+
+class _Forward(Protocol[P, R]):
+    """What a call of a module takes and gives is what its `forward` takes and gives."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Defined by the module's class."""
+        ...
 
 
 class Module(ModuleTree, HookedModule):
@@ -51,23 +61,24 @@ class Module(ModuleTree, HookedModule):
         """What the module computes; defined by subclasses."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: _Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `forward` between hooks; in a trace its nodes carry the module's path."""
+        module: Any = self
         recorder, hooks = MODES.recorder, self.__dict__.get("_hooks")
         if recorder is None:
             if hooks is None:
                 return self.forward(*args, **kwargs)
-            return call_with_hooks(self, hooks, args, kwargs)
-        self._register(recorder.modules)
+            return cast(R, call_with_hooks(module, hooks, args, kwargs))
+        module._register(recorder.modules)
         before, parents = MODES.scope, MODES.modules
-        name = self._name_below(parents[-1] if parents else None)
+        name = module._name_below(parents[-1] if parents else None)
         kind = type(self).__name__
         MODES.scope = (*before, f"{kind}[{name}]" if name is not None else kind)
-        MODES.modules = (*parents, self)
+        MODES.modules = (*parents, module)
         try:
             if hooks is None:
                 return self.forward(*args, **kwargs)
-            return call_with_hooks(self, hooks, args, kwargs)
+            return cast(R, call_with_hooks(module, hooks, args, kwargs))
         finally:
             MODES.scope, MODES.modules = before, parents
 
