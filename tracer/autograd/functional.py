@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
@@ -35,12 +35,23 @@ from tracer.modes import inference_mode, is_grad_enabled
 from tracer.source import name_of
 from tracer.tensor import Tensor
 
+Aux = TypeVar("Aux")
+P = ParamSpec("P")
+V = TypeVar("V")
+Vs = TypeVarTuple("Vs")
+
 # ---- gradients of scalar functions ---------------------------------------------------------------
 
 
+@overload
 def value_and_grad(
-    fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False
-) -> Callable[..., tuple[Any, Any]]:
+    fn: Callable[P, Any], argnums: ArgNums = 0, has_aux: Literal[False] = False
+) -> Callable[P, tuple[Tensor, Any]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[P, tuple[Any, Aux]], argnums: ArgNums = 0, *, has_aux: Literal[True]
+) -> Callable[P, tuple[tuple[Tensor, Aux], Any]]: ...
+def value_and_grad(fn: Any, argnums: ArgNums = 0, has_aux: bool = False) -> Any:
     """A function that gives fn's value and its gradients: `(value, gradients)`.
 
     fn must give one floating 0-d value; with `has_aux`, a pair of it and anything else, and the
@@ -61,7 +72,15 @@ def value_and_grad(
     return wrapped
 
 
-def grad(fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) -> Callable[..., Any]:
+@overload
+def grad(
+    fn: Callable[P, Any], argnums: ArgNums = 0, has_aux: Literal[False] = False
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    fn: Callable[P, tuple[Any, Aux]], argnums: ArgNums = 0, *, has_aux: Literal[True]
+) -> Callable[P, tuple[Any, Aux]]: ...
+def grad(fn: Any, argnums: ArgNums = 0, has_aux: bool = False) -> Any:
     """A function that gives fn's gradients; with `has_aux`, `(gradients, aux)`.
 
     See `value_and_grad`. `tracer.autograd.grad` is another one: of outputs with respect to
@@ -150,8 +169,16 @@ def _scalar(result: Any, fn: Any) -> Tensor:
 # ---- products with Jacobians ---------------------------------------------------------------------
 
 
-@public
-def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any, ...]:
+@overload
+def vjp(
+    fn: Callable[[*Vs], V], *args: *Vs, has_aux: Literal[False] = False
+) -> tuple[V, Callable[[Any], tuple[Any, ...]]]: ...
+@overload
+def vjp(
+    fn: Callable[[*Vs], tuple[V, Aux]], *args: *Vs, has_aux: Literal[True]
+) -> tuple[V, Callable[[Any], tuple[Any, ...]], Aux]: ...
+@public  # type: ignore[misc]  # mypy takes `*args: Any` for less than `*args: *Vs`
+def vjp(fn: Any, *args: Any, has_aux: bool = False) -> Any:
     """fn's value and the function from cotangents to gradients.
 
     The result is `(value, vjp_fn)`; with `has_aux`, `(value, vjp_fn, aux)`.
@@ -206,7 +233,7 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
 
 
 @public
-def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(fn: Callable[..., V], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[V, V]:
     """fn's value, and its derivative along tangents: `(value, tangent)`.
 
     Both have the structure of the value. The tangent is taken by two reverse passes: vjp_fn is
@@ -252,7 +279,9 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
 
 @public
-def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def hvp(
+    fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """fn's gradients and the product of its Hessian with tangents, both tuples by argument.
 
     fn gives one floating 0-d value. The product is the gradient of the gradients' product with

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from ops.errors import GradError
 from ops.types import is_floating, short
@@ -31,8 +31,10 @@ from tracer.modes import inference_mode, is_grad_enabled
 from tracer.source import name_of
 from tracer.tensor import Tensor
 
+P = ParamSpec("P")
 
-def jacobian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:
+
+def jacobian(fn: Callable[P, Any], argnums: ArgNums = 0) -> Callable[P, Any]:
     """A function that gives the derivatives of fn's value by arguments.
 
     Of one Tensor by one Tensor they are a Tensor of shape value.shape + argument.shape. Of trees:
@@ -45,13 +47,13 @@ def jacobian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]
     require_function(fn, "jacobian")
 
     @functools.wraps(fn, updated=())
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Any:
         return _jacobian(fn, argnums, args, kwargs)
 
     return wrapped
 
 
-def hessian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:
+def hessian(fn: Callable[P, Any], argnums: ArgNums = 0) -> Callable[P, Any]:
     """A function that gives the second derivatives of fn, which gives one floating 0-d value.
 
     They are the Jacobian of its gradient: of a Tensor, one of shape argument.shape +
