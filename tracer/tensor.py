@@ -49,6 +49,12 @@ class Tensor(GradientMethods, AttachedMethods):
 
     Made by `tracer.tensor` and by operators. `np.asarray(t)` gives its array, NumPy arrays go in wherever a Tensor does.
     Attributes: `shape`, `dtype` (NumPy's), `ndim`, `size`, `requires_grad`, `grad`, `grad_fn`, `is_leaf`.
+
+    >>> t = tracer.Tensor([[1.0, 2.0]])
+    >>> t.shape, t.dtype, t.ndim, t.is_leaf
+    ((1, 2), dtype('float32'), 2, True)
+    >>> (t @ t.T).item()
+    5.0
     """
 
     __slots__ = (
@@ -174,7 +180,11 @@ class Tensor(GradientMethods, AttachedMethods):
         return array
 
     def numpy(self) -> Array:
-        """The data as a NumPy array that shares the Tensor's memory. Raises `GradError` if it requires a gradient."""
+        """The data as a NumPy array that shares the Tensor's memory. Raises `GradError` if it requires a gradient.
+
+        >>> tracer.tensor([1.0, 2.0]).numpy()
+        array([1., 2.], dtype=float32)
+        """
         if self.requires_grad:
             raise _located(GradError("this Tensor requires a gradient; use t.detach().numpy()"))
         return self.array
@@ -213,11 +223,19 @@ class Tensor(GradientMethods, AttachedMethods):
         return len(self.type.shape)
 
     def dim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        >>> tracer.zeros((2, 3)).dim()
+        2
+        """
         return len(self.type.shape)
 
     def numel(self) -> Any:
-        """The number of elements."""
+        """The number of elements.
+
+        >>> tracer.zeros((2, 3)).numel()
+        6
+        """
         return self.type.size
 
     @property
@@ -231,12 +249,20 @@ class Tensor(GradientMethods, AttachedMethods):
         return self.type.size * self.type.itemsize
 
     def item(self) -> Any:
-        """The only element as a Python number. Raises `ValueError` if there is more than one."""
+        """The only element as a Python number. Raises `ValueError` if there is more than one.
+
+        >>> tracer.tensor([2.5]).item()
+        2.5
+        """
         recorder = MODES.recorder
         return self.array.item() if recorder is None else recorder.answer(self, "t.item()")
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers."""
+        """The elements as nested lists of Python numbers.
+
+        >>> tracer.tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         recorder = MODES.recorder
         return self.array.tolist() if recorder is None else recorder.answer(self, "t.tolist()")
 
@@ -324,6 +350,10 @@ class Tensor(GradientMethods, AttachedMethods):
         """The same data without history and without requiring a gradient: a change of one shows in the other.
 
         Volatile if this is.
+
+        >>> x = tracer.tensor([1.0, 2.0], requires_grad=True)
+        >>> x.detach().requires_grad
+        False
         """
         recorder = MODES.recorder
         result = (

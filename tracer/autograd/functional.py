@@ -62,6 +62,11 @@ def value_and_grad(fn: Any, argnums: ArgNums = 0, has_aux: bool = False) -> Any:
 
     Works eagerly, in `@trace`, on traced functions and on its own results. Raises `GradError`
     for arguments that are not floating and values that are not 0-d.
+
+    >>> def loss(weights, x):
+    ...     return ((weights["w"] * x).sum() - 1.0) ** 2
+    >>> tracer.value_and_grad(loss)({"w": np.array([1.0, 2.0])}, np.array([3.0, 4.0]))
+    (tensor(100., dtype=float64), {'w': tensor([60., 80.], dtype=float64)})
     """
     require_function(fn)
 
@@ -83,8 +88,13 @@ def grad(
 def grad(fn: Any, argnums: ArgNums = 0, has_aux: bool = False) -> Any:
     """A function that gives fn's gradients; with `has_aux`, `(gradients, aux)`.
 
-    See `value_and_grad`. `tracer.autograd.grad` is another one: of outputs with respect to
-    inputs, as PyTorch's.
+    See `value_and_grad`, for the errors too: `GradError`. `tracer.autograd.grad` is another one: of
+    outputs with respect to inputs, as PyTorch's.
+
+    >>> tracer.grad(lambda x: x**3)(2.0)
+    tensor(12.)
+    >>> tracer.grad(tracer.grad(lambda x: x**3))(2.0)
+    tensor(12.)
     """
     require_function(fn)
 
@@ -186,6 +196,14 @@ def vjp(fn: Any, *args: Any, has_aux: bool = False) -> Any:
     vjp_fn takes cotangents in the structure of the value (floating leaves have their types, for
     others anything will do) and gives a tuple of gradients, one for each argument in its
     structure, with None for leaves that are not floating. It may be called several times.
+
+    Raises `GradError` for cotangents of another structure, and with `has_aux` for a value that is no pair.
+
+    >>> value, pull = tracer.vjp(lambda x, y: x * y, np.array([1.0, 2.0]), 3.0)
+    >>> value
+    tensor([3., 6.], dtype=float64)
+    >>> pull(np.array([1.0, 1.0]))
+    (tensor([3., 3.], dtype=float64), tensor(3.))
     """
     require_function(fn)
     recorded_outside = is_grad_enabled()
@@ -239,6 +257,11 @@ def jvp(fn: Callable[..., V], primals: Sequence[Any], tangents: Sequence[Any]) -
     Both have the structure of the value. The tangent is taken by two reverse passes: vjp_fn is
     linear in its cotangents, and its own transpose is what is wanted. It costs about three
     times as much as the function.
+
+    Raises `GradError` where tangents do not fit the primals, and what `vjp` raises.
+
+    >>> tracer.jvp(lambda x: x**2, (3.0,), (1.0,))
+    (tensor(9.), tensor(6.))
     """
     points, directions = tuple(primals), tuple(tangents)
     if len(points) != len(directions):
@@ -286,6 +309,11 @@ def hvp(
 
     fn gives one floating 0-d value. The product is the gradient of the gradients' product with
     the tangents: forward and reverse, and reverse of both.
+
+    Raises `GradError` where tangents do not fit the primals, and what `grad` raises.
+
+    >>> tracer.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
+    ((tensor([ 3., 12.], dtype=float64),), (tensor([6., 0.], dtype=float64),))
     """
     points, directions = tuple(primals), tuple(tangents)
     if len(points) != len(directions):

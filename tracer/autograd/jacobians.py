@@ -43,6 +43,10 @@ def jacobian(fn: Callable[P, Any], argnums: ArgNums = 0) -> Callable[P, Any]:
 
     One reverse pass for each element of the value; in a trace all of them are recorded. Raises
     `GradError` for arguments and values that are not floating.
+
+    >>> tracer.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]], dtype=float64)
     """
     require_function(fn, "jacobian")
 
@@ -58,6 +62,10 @@ def hessian(fn: Callable[P, Any], argnums: ArgNums = 0) -> Callable[P, Any]:
 
     They are the Jacobian of its gradient: of a Tensor, one of shape argument.shape +
     argument.shape; of arguments that are trees, and of several arguments, a tree of trees.
+
+    >>> tracer.hessian(lambda x: (x**3).sum())(np.array([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]], dtype=float64)
     """
     return jacobian(grad(fn, argnums), argnums)
 

@@ -100,18 +100,33 @@ class Elementwise:
     trunc = fix = arithmetic.trunc
 
     def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """Self + alpha * other."""
+        """self + alpha * other. See `tracer.add`.
+
+        >>> tracer.tensor([1, 2]).add(10, alpha=2)
+        tensor([21, 22])
+        """
         return arithmetic.add(self, times(alpha, other))
 
     def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """Self - alpha * other."""
+        """self - alpha * other. See `tracer.subtract`.
+
+        >>> tracer.tensor([1, 2]).sub(10, alpha=2)
+        tensor([-19, -18])
+        """
         return arithmetic.subtract(self, times(alpha, other))
 
     subtract = sub
 
     @public
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """Self / other; rounding_mode "floor" or "trunc" rounds the quotient and keeps integers."""
+        """self / other, broadcast; integers give float32.
+
+        rounding_mode "floor" or "trunc" rounds the quotient and keeps integers; another one raises
+        `ArgumentError`. See `tracer.divide`.
+
+        >>> tracer.tensor([7, -7]).div(2, rounding_mode="trunc")
+        tensor([ 3, -3])
+        """
         if rounding_mode is None:
             return arithmetic.divide(self, other)
         if rounding_mode == "floor":
@@ -128,30 +143,45 @@ class Elementwise:
     divide = true_divide = div
 
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-        """Self + value * tensor1 * tensor2."""
+        """self + value * tensor1 * tensor2, broadcast, in the promoted type.
+
+        >>> tracer.tensor([1, 2]).addcmul([3, 4], 10, value=2)
+        tensor([61, 82])
+        """
         return arithmetic.add(self, times(value, arithmetic.multiply(tensor1, tensor2)))
 
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-        """Self + value * tensor1 / tensor2."""
+        """self + value * tensor1 / tensor2, broadcast; integers give float32.
+
+        >>> tracer.tensor([1.0, 2.0]).addcdiv([3.0, 4.0], 2.0)
+        tensor([2.5, 4. ])
+        """
         return arithmetic.add(self, times(value, arithmetic.divide(tensor1, tensor2)))
 
     def clamp_min(self, min: Any) -> Tensor:
-        """Elements below `min` replaced by it."""
+        """Elements below `min` replaced by it. See `tracer.clip`."""
         return arithmetic.clip(self, min, None)
 
     def clamp_max(self, max: Any) -> Tensor:
-        """Elements above `max` replaced by it."""
+        """Elements above `max` replaced by it. See `tracer.clip`."""
         return arithmetic.clip(self, None, max)
 
     def where(self, condition: Any, other: Any) -> Tensor:
-        """Self where the condition holds, else other."""
+        """Self where the condition holds, else other. See `tracer.where`, which takes the condition first.
+
+        >>> tracer.tensor([1, -2]).where([True, False], 0)
+        tensor([1, 0])
+        """
         return logic.where(condition, self, other)
 
     @public
     def masked_fill(self: Any, mask: Any, value: Any) -> Tensor:
-        """Self with `value`, a number or 0-d Tensor, where the mask holds.
+        """Self with `value`, a number or 0-d Tensor, where the mask holds; broadcast.
 
-        Converted to self's element type.
+        The value is converted to self's element type. Raises `ArgumentError` for a value with axes.
+
+        >>> tracer.tensor([1, 2, 3]).masked_fill([True, False, True], 0)
+        tensor([0, 2, 0])
         """
         filling = cast(as_tensor(value), as_tensor(self).type.dtype)
         if filling.ndim:
@@ -164,11 +194,15 @@ class Elementwise:
     def allclose(
         self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
     ) -> bool:
-        """Whether all elements are close, see `tracer.isclose`."""
+        """Whether all elements are close: a Python bool. See `tracer.allclose`."""
         return logic.allclose(self, other, rtol, atol, equal_nan)
 
     def equal(self: Any, other: Any) -> bool:
-        """Whether both have one shape and equal elements: a Python bool, unlike `eq`."""
+        """Whether both have one shape and equal elements: a Python bool, unlike `eq`.
+
+        >>> tracer.tensor([1, 2]).equal([1, 2])
+        True
+        """
         other = as_tensor(other)
         return bool(
             self.type.shape == other.type.shape and bool(reductions.all(logic.equal(self, other)))
@@ -210,7 +244,14 @@ class Conversions:
     def to(
         self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: Any = False, **_: Any
     ) -> Tensor:
-        """Self with an element type (or another Tensor's), on a device: "cpu" is the only one."""
+        """Self with an element type (or another Tensor's), on a device: "cpu" is the only one.
+
+        Self itself if nothing changes, unless `copy`. Raises `ArgumentError` for another device. See
+        `tracer.astype`.
+
+        >>> tracer.tensor([1.5]).to("int64"), tracer.tensor([1.5]).to("cpu", tracer.float16)
+        (tensor([1]), tensor([1.5], dtype=float16))
+        """
         for argument in args:  # what kind of thing each one is decides
             if isinstance(argument, Tensor):
                 dtype = argument.type.dtype
@@ -224,19 +265,35 @@ class Conversions:
         return copied(result) if copy and result is self else result
 
     def type_as(self: Any, other: Any) -> Tensor:
-        """Self with the element type of another Tensor."""
+        """Self with the element type of another Tensor. See `tracer.astype`."""
         return cast(self, as_tensor(other).type.dtype)
 
     def clone(self: Any) -> Tensor:
-        """A copy in memory of its own; gradients go through."""
+        """A copy in memory of its own, of the same shape and type; gradients go through.
+
+        >>> x = tracer.tensor([1.0, 2.0])
+        >>> y = x.clone()
+        >>> y[0] = 5.0
+        >>> x
+        tensor([1., 2.])
+        """
         return copied(self)
 
     def contiguous(self: Any) -> Tensor:
-        """Self with elements in row-major order in memory; itself if they are."""
+        """Self with elements in row-major order in memory; itself if they are.
+
+        >>> x = tracer.zeros((2, 3)).T
+        >>> x.is_contiguous(), x.contiguous().is_contiguous()
+        (False, True)
+        """
         return self if self.is_contiguous() else copied(self)
 
     def is_contiguous(self: Any) -> Any:
-        """Whether elements lie in row-major order in memory, in a trace as they would lie without it."""
+        """Whether elements lie in row-major order in memory, in a trace as they would lie without it.
+
+        >>> tracer.zeros((2, 3)).is_contiguous()
+        True
+        """
         if self._value is not None:
             view = self._view
             return view is None or view.layout is None or view.layout.is_row_major
@@ -251,15 +308,28 @@ class Conversions:
         return (1, 0)
 
     def is_floating_point(self: Any) -> Any:
-        """Whether elements are floats."""
+        """Whether elements are floats.
+
+        >>> tracer.ones(2).is_floating_point()
+        True
+        """
         return is_floating(self.type.dtype)
 
     def element_size(self: Any) -> Any:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        >>> tracer.ones(2).element_size()
+        4
+        """
         return self.type.itemsize
 
     def cpu(self: Any) -> Tensor:
-        """Self: Tensors are on the CPU."""
+        """Self: Tensors are on the CPU.
+
+        >>> x = tracer.ones(2)
+        >>> x.cpu() is x
+        True
+        """
         return self  # type: ignore[no-any-return]
 
     @property
@@ -268,23 +338,44 @@ class Conversions:
         return "cpu"
 
     def new_zeros(self: Any, *size: Shape, dtype: Any = None) -> Tensor:
-        """Zeros of a shape, with self's element type unless told otherwise."""
+        """Zeros of a shape, with self's element type unless told otherwise.
+
+        >>> tracer.ones(2, dtype="int8").new_zeros(2, 2)
+        tensor([[0, 0],
+                [0, 0]], dtype=int8)
+        """
         return creation.full(_one(size), 0, dtype=dtype or self.type.dtype)
 
     def new_ones(self: Any, *size: Shape, dtype: Any = None) -> Tensor:
-        """Ones of a shape, with self's element type unless told otherwise."""
+        """Ones of a shape, with self's element type unless told otherwise.
+
+        >>> tracer.zeros(2, dtype="int8").new_ones(3)
+        tensor([1, 1, 1], dtype=int8)
+        """
         return creation.full(_one(size), 1, dtype=dtype or self.type.dtype)
 
     def new_empty(self: Any, *size: Shape, dtype: Any = None) -> Tensor:
-        """The same as `new_zeros`."""
+        """Zeros of a shape, the same as `new_zeros`.
+
+        >>> tracer.ones(2, dtype="int8").new_empty(3)
+        tensor([0, 0, 0], dtype=int8)
+        """
         return creation.full(_one(size), 0, dtype=dtype or self.type.dtype)
 
     def new_full(self: Any, size: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
-        """A Tensor of a shape, every element fill_value, in self's type unless told otherwise."""
+        """A Tensor of a shape, every element fill_value, in self's type unless told otherwise.
+
+        >>> tracer.zeros(2).new_full((2,), 7)
+        tensor([7., 7.])
+        """
         return creation.full(size, fill_value, dtype=dtype or self.type.dtype)
 
     def new_tensor(self: Any, data: Any, dtype: Any = None) -> Tensor:
-        """A Tensor of data, with self's element type unless told otherwise."""
+        """A Tensor of data, with self's element type unless told otherwise.
+
+        >>> tracer.zeros(2, dtype="float16").new_tensor([1, 2])
+        tensor([1., 2.], dtype=float16)
+        """
         return creation.tensor(data, dtype=dtype or self.type.dtype)
 
     @property

@@ -188,7 +188,14 @@ class Reductions:
     def max(
         self, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
     ) -> Any:
-        """Largest element; along an axis `values` and `indices`; elementwise with a Tensor."""
+        """Largest element; along an axis `values` and `indices`; elementwise with a Tensor.
+
+        The type stays, indices are int64. Raises `ShapeError` where there are no elements. See `tracer.max`,
+        which gives values alone.
+
+        >>> tracer.tensor([[1, 5], [7, 0]]).max(dim=1)
+        Extremum(values=tensor([5, 7]), indices=tensor([1, 0]))
+        """
         return _extremum(_LARGEST, self, dim, axis, keepdim or keepdims)
 
     @overload
@@ -203,19 +210,26 @@ class Reductions:
     def min(
         self, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
     ) -> Any:
-        """Smallest element; along an axis `values` and `indices`; elementwise with a Tensor."""
+        """Smallest element; along an axis `values` and `indices`; elementwise with a Tensor.
+
+        The type stays, indices are int64. Raises `ShapeError` where there are no elements. See `tracer.min`,
+        which gives values alone.
+
+        >>> tracer.tensor([[1, 5], [7, 0]]).min(dim=1)
+        Extremum(values=tensor([1, 0]), indices=tensor([0, 1]))
+        """
         return _extremum(_SMALLEST, self, dim, axis, keepdim or keepdims)
 
     @public
     def count_nonzero(self, dim: Axis = None, *, axis: Axis = None) -> Tensor:
-        """How many elements over axes are not 0."""
+        """How many elements over axes are not 0. See `tracer.count_nonzero`."""
         return _reduced(reductions.count_nonzero, self, dim, axis, False)
 
     @public
     def cumsum(
         self, dim: int | None = None, *, dtype: Any = None, axis: int | None = None
     ) -> Tensor:
-        """The sum of all elements up to each one along an axis."""
+        """The sum of all elements up to each one along an axis. See `tracer.cumulative_sum`."""
         return reductions.cumulative_sum(self, axis_of(dim, axis), dtype)
 
     @public
@@ -228,16 +242,24 @@ class Reductions:
         axis: Axis = None,
         keepdims: bool = False,
     ) -> Tensor:
-        """(sum |x|**p)**(1/p) over axes; "fro" is 2."""
+        """(sum |x|**p)**(1/p) over axes; "fro" is 2. See `tracer.vector_norm`.
+
+        >>> tracer.tensor([3.0, 4.0]).norm()
+        tensor(5.)
+        """
         order = (
             {"fro": 2.0, "inf": math.inf, "-inf": -math.inf}.get(p, p) if isinstance(p, str) else p
         )
         return _reduced(reductions.vector_norm, self, dim, axis, keepdim or keepdims, ord=order)
 
     def nonzero(self, as_tuple: bool = False) -> Any:
-        """Where elements are not 0.
+        """Where elements are not 0, as int64. See `tracer.nonzero`.
 
         A row of indices for each, or with `as_tuple` one Tensor for each axis.
+
+        >>> tracer.tensor([[0, 5], [7, 0]]).nonzero()
+        tensor([[0, 1],
+                [1, 0]])
         """
         places = nonzero(self)
         return places if as_tuple else stack(list(places), axis=1)
@@ -252,23 +274,31 @@ class Products:
     outer = linear_algebra.outer
 
     def dot(self, other: Any) -> Tensor:
-        """Sum of products of two vectors."""
+        """Sum of products of two vectors. Raises `ShapeError` for other shapes. See `tracer.dot`.
+
+        >>> tracer.tensor([1, 2]).dot([3, 4])
+        tensor(11)
+        """
         return _product("dot", 1, 1, self, other)
 
     def mm(self, mat2: Any) -> Tensor:
-        """Product of two matrices."""
+        """Product of two matrices. Raises `ShapeError` for other shapes. See `tracer.matmul`."""
         return _product("mm", 2, 2, self, mat2)
 
     def mv(self, vec: Any) -> Tensor:
-        """Product of a matrix and a vector."""
+        """Product of a matrix and a vector. Raises `ShapeError` for other shapes. See `tracer.matmul`."""
         return _product("mv", 2, 1, self, vec)
 
     def bmm(self, mat2: Any) -> Tensor:
-        """Products of two batches of matrices."""
+        """Products of two batches of matrices. Raises `ShapeError` for other shapes. See `tracer.matmul`."""
         return _product("bmm", 3, 3, self, mat2)
 
     def addmm(self, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """Beta * self + alpha * mat1 @ mat2."""
+        """beta * self + alpha * mat1 @ mat2, of matrices; self is broadcast. See `tracer.matmul`.
+
+        >>> tracer.tensor([10, 20]).addmm([[1, 2]], [[1, 0], [0, 1]])
+        tensor([[11, 22]])
+        """
         product = _product("addmm", 2, 2, mat1, mat2)
         return arithmetic.add(times(alpha, product), times(beta, self))
 

@@ -47,6 +47,17 @@ class Module(ModuleTree, HookedModule):
 
     Assigning a Tensor to a registered buffer keeps its values, not their history. In a traced
     function the buffer has the new values when the program has run, and stays the same object.
+
+    >>> class Scale(tracer.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.factor = tracer.nn.Parameter(tracer.tensor(3.0))
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    >>> model = Scale()
+    >>> model(tracer.ones(2)), dict(model.named_parameters())
+    (tensor([3., 3.], requires_grad=True), {'factor': Parameter containing:
+    tensor(3., requires_grad=True)})
     """
 
     training: bool

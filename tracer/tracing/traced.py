@@ -446,6 +446,12 @@ def trace(
     signature are kept, the last used ones. See `paths`.
 
     Raises `TraceError` for what cannot be recorded, with the line.
+
+    >>> @tracer.trace
+    ... def scaled(x, factor=2.0):
+    ...     return tracer.exp(x) * factor
+    >>> scaled(np.zeros(2))
+    tensor([2., 2.], dtype=float64)
     """
     if function is None:
         return lambda f: TracedFunction(f, static_argnames, name, max_traces, max_paths)
