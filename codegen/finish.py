@@ -12,8 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from codegen.analysis import lane_element
-from codegen.spec import Axis, Combine, Folding, KernelSpec, Operand, Schedule, Stage, Store
+from codegen.spec.analysis import lane_element
+from codegen.spec.kernel_spec import (
+    Axis,
+    Combine,
+    Folding,
+    KernelSpec,
+    Operand,
+    Schedule,
+    Stage,
+    Store,
+)
 from codegen.vector import DTYPE
 
 FINISH_SCHEDULE = Schedule(mode="flat", tail="masked")

@@ -84,7 +84,7 @@ def is_worker(config: pytest.Config) -> bool:
 
 def kernels_compiled() -> int:
     """Kernels that this process compiled, 0 where no test has loaded the compiler."""
-    kernels = sys.modules.get("codegen.kernels")
+    kernels = sys.modules.get("codegen.toolchain.kernel_store")
     return kernels.statistics().compiled if kernels else 0
 
 
@@ -176,7 +176,7 @@ def kernels_as_marked(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     if marker.args != ("python",):
         pytest.fail(f"the mark says kernels{marker.args}: expected 'python' or 'compiled'")
-    from tracer.config import CONFIG
+    from tracer.core.config import CONFIG
 
     before = kernels_compiled()
     with pytest.MonkeyPatch.context() as patch:  # the test's own may be undone before its end

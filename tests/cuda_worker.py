@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from codegen.compile import buffer_of, partial_size
-from codegen.cuda import cuda_text
-from codegen.cuda_build import simulator_kernel
+from codegen.cpu.compile import buffer_of, partial_size
+from codegen.cuda.compile import simulator_kernel
+from codegen.cuda.printer import cuda_text
 from codegen.finish import FINISH_SCHEDULE, finish_spec
-from codegen.spec import KernelSpec, Schedule
+from codegen.spec.kernel_spec import KernelSpec, Schedule
 from tests import kernel_specs as ks
 
 RNG = np.random.default_rng(0)

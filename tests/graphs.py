@@ -14,7 +14,7 @@ from ops.dims import Dim
 from ops.errors import TracerError
 from ops.operator import TABLE, ArrayData, Operator
 from ops.types import DTYPES, Type
-from tracer.graph import Graph, GraphBuilder, Origin, Value
+from tracer.ir.graph import Graph, GraphBuilder, Origin, Value
 
 OPERATORS = [op for op in table.TABLE.values() if op.samples]
 

@@ -11,8 +11,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codegen.compile import argument_block, buffer_of, compile_cpu, count, partial_size, unjitted
-from codegen.spec import (
+from codegen.cpu.compile import (
+    argument_block,
+    buffer_of,
+    compile_cpu,
+    count,
+    partial_size,
+    unjitted,
+)
+from codegen.spec.kernel_spec import (
     Axis,
     Combine,
     Fold,

@@ -11,7 +11,7 @@ from ops.compute import Composite, Scalar
 from ops.operator import TABLE, ArrayData, Operator
 from ops.types import DTYPES, Type, numpy_dtype
 from tests.program_drawing import Drawer, Shape
-from tracer.graph import Value
+from tracer.ir.graph import Value
 
 Recipe = Callable[[Drawer, Operator], None]
 RECIPES: dict[str, Recipe] = {}

@@ -17,12 +17,12 @@ from ops.operator import TABLE, Operator
 from ops.types import DTYPES, is_floating
 from tests.program_drawing import Choices, Drawer, Drawn, Program, Seeded
 from tests.program_recipes import recipes_of
-from tracer.autograd.compiled_history import replay
+from tracer.autograd.compiled_backward import replay
 from tracer.autograd.engine import grad
-from tracer.dispatch import BUILDER
-from tracer.graph import Graph, Value
-from tracer.recording import Recorder, recording
-from tracer.tensor import Tensor
+from tracer.dispatch.apply import BUILDER
+from tracer.ir.graph import Graph, Value
+from tracer.tensors.tensor import Tensor
+from tracer.tracing.recording.recorder import Recorder, recording
 
 OPERATORS = tuple(op for op in TABLE.values() if not isinstance(op.compute, Control))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from codegen.kernels import Kernel, kernel
+from codegen.toolchain.kernel_store import Kernel, kernel
 
 SOURCES = {
     # Adds, so that a chunk that ran twice or never shows.

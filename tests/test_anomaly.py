@@ -14,7 +14,7 @@ import tracer
 import tracer.nn.functional as F
 from tracer import autograd, nn, optim, trace
 from tracer.autograd import detect_anomaly, set_detect_anomaly
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 
 # What is looked at lies above kernels. Compiled too: a step and both directions.
 pytestmark = pytest.mark.kernels("python")

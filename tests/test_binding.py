@@ -9,7 +9,7 @@ import pytest
 
 import tracer
 from tracer import trace
-from tracer.tracing.binding import Binding
+from tracer.tracing.arguments.binding import Binding
 
 X = np.ones(3, np.float32)
 

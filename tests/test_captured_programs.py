@@ -17,9 +17,9 @@ import pytest
 import tracer
 from tests.view_programs import Program, Step, apply_step, draw, leaves, loss, run
 from tracer import trace
-from tracer.graph import Graph
-from tracer.interpret import interpret
-from tracer.tensor import Tensor
+from tracer.ir.graph import Graph
+from tracer.ir.interpreter import interpret
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 VARIABLES = 2  # leaves that require a gradient come first
@@ -101,8 +101,8 @@ def agree(one: Any, other: Any) -> bool:
 def test_programs_that_go_through_a_traced_function(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tracer.tracing.entry.Executable", Interpreted)
-    monkeypatch.setattr("tracer.tracing.launch.build_launch", lambda *_: None)
+    monkeypatch.setattr("tracer.tracing.programs.compiled_trace.Executable", Interpreted)
+    monkeypatch.setattr("tracer.tracing.programs.fast_call.build_launch", lambda *_: None)
     counts: Counter[str] = Counter()
     for seed in range(first, first + 40):
         program = draw(seed, 30)

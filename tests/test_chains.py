@@ -20,8 +20,8 @@ import pytest
 
 import tracer
 from tracer import ir, passes, trace
-from tracer.graph import Graph, Node
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph, Node
+from tracer.ir.interpreter import interpret
 from tracer.lowering.fuse import Fusion
 
 USER_OPERATORS = 60_000  # 100,000 nodes: a Python number becomes a node of its own
@@ -82,16 +82,16 @@ def test_work_grows_with_the_length_and_no_faster() -> None:
 
 
 def test_a_chain_of_ten_thousand_operators(note: Callable[[str], None]) -> None:
-    from codegen import kernels
+    from codegen.toolchain import kernel_store
 
     spent = {}
     for count in (1_000, 10_000):
-        before = kernels.statistics()
+        before = kernel_store.statistics()
         traced = trace(lambda x, count=count: chain(x, count))
         start = time.perf_counter()
         result = np.asarray(traced(X))
         spent[count] = time.perf_counter() - start
-        after = kernels.statistics()
+        after = kernel_store.statistics()
         np.testing.assert_allclose(result, chain_in_numpy(X, count), rtol=1e-5)
         # Equal kernels are one: the pattern of three operators and where 64 of them end it.
         requested = after.compiled + after.disk_hits - before.compiled - before.disk_hits

@@ -17,15 +17,14 @@ import pytest
 from ops import samples
 from ops.accuracy import difference_in_ulp
 from ops.compute import Composite, Control, Host, Reduction, Scalar
-from ops.operator import Operator, Sample
+from ops.operator import Operator, Sample, run_reference
 from ops.table import TABLE
 from ops.types import Type
 from tests.plain_programs import PlainProgram
-from tracer.dispatch import run_reference
-from tracer.execution import Executable
-from tracer.graph import GraphBuilder, Value
+from tracer.ir.graph import GraphBuilder, Value
 from tracer.lowering import fuse
-from tracer.tensor import Tensor
+from tracer.runtime.executable import Executable
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 WALKED = [op for op in TABLE.values() if not isinstance(op.compute, Control)]

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen.compile import function
-from codegen.cuda import cuda_text
-from codegen.cuda_functions import device_text
+from codegen.cpu.compile import function
+from codegen.cuda.device_functions import device_text
+from codegen.cuda.printer import cuda_text
 from codegen.errors import Unsupported
-from codegen.scalar_text import typed
-from codegen.spec import KernelSpec, Operand, Schedule, Stage
+from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, Stage
+from codegen.text.scalar_text import typed
 from codegen.vector.elements import DTYPE, kind
 from codegen.vector.primitives import PRIMITIVES
 from tests import kernel_specs as ks
@@ -43,10 +43,10 @@ def test_simulator_gives_the_bits_of_the_cpu(run_python: RunPython) -> None:
 
 PTX = """
 import json
-from codegen.cuda import cuda_text
-from codegen.cuda_build import ptx
+from codegen.cuda.printer import cuda_text
+from codegen.cuda.compile import ptx
 from codegen.finish import finish_spec
-from codegen.spec import Schedule
+from codegen.spec.kernel_spec import Schedule
 from tests import kernel_specs as ks
 result = {}
 for name, spec, mode, targets in (

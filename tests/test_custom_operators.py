@@ -13,13 +13,13 @@ import pytest
 from numba import njit
 
 import tracer
-from codegen import compile as kernels
-from codegen.spec import Fold, KernelSpec, Operand, ScalarFunction, Schedule, Stage
-from codegen.user_function import content
+from codegen.cpu import compile as kernels
+from codegen.spec.kernel_spec import Fold, KernelSpec, Operand, ScalarFunction, Schedule, Stage
+from codegen.user_functions.content import content
 from ops.operator import find
 from tests import kernel_specs as ks
 from tracer import ir, trace
-from tracer.execution import Executable
+from tracer.runtime.executable import Executable
 
 X = np.array([-2.0, -0.5, 0.0, 1.5], np.float32)
 K = 3.0
@@ -553,9 +553,9 @@ if sys.argv[1] == "simulator":
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
 import warnings
 warnings.simplefilter("ignore")
-from codegen.cuda import cuda_text
-from codegen.cuda_build import ptx
-from codegen.spec import Schedule
+from codegen.cuda.printer import cuda_text
+from codegen.cuda.compile import ptx
+from codegen.spec.kernel_spec import Schedule
 from tests import test_custom_operators as own
 if sys.argv[1] == "simulator":
     from tests import cuda_worker

@@ -36,10 +36,19 @@ MODULES = (
     "tracer.optim",
     "tracer.random",
 )
-# The types in which other names are given; NumPy's dtype objects say themselves what they are.
+# Names of these types are no functions or classes of ours.
 CONSTANTS = (int, float, str, range, np.dtype, type(None), tracer.Generator)
 # What the parts of the house tell each other about a Tensor.
-INTERNAL = {"changes", "count_change", "of_array", "of_block", "of_value"}
+INTERNAL = {
+    "changes",
+    "count_change",
+    "of_array",
+    "of_block",
+    "of_own",
+    "of_value",
+    "over",
+    "without_elements",
+}
 
 # These ask about element types, not about Tensors.
 ABOUT_TYPES = {f"tracer.{n}" for n in ("can_cast", "finfo", "iinfo", "isdtype", "result_type")}

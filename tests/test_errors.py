@@ -15,7 +15,7 @@ import ops
 import tracer
 import tracer.nn.functional as F
 from tracer import trace
-from tracer.other_names import NAMES
+from tracer.interop.name_hints import NAMES
 
 X = np.ones((2, 3), np.float32)
 N = np.array([7, -7, 7, -7])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,10 +19,10 @@ from ops import samples
 from ops.operator import Operator
 from ops.table import TABLE
 from ops.types import FLOATING
-from tracer import GradError, TraceError, Variable, dispatch, nn, optim, trace
-from tracer.dispatch import apply_operator
-from tracer.tensor import Tensor
-from tracer.tracing.launch import MISS
+from tracer import GradError, TraceError, Variable, nn, optim, trace
+from tracer.dispatch.apply import apply_operator
+from tracer.tensors.tensor import Tensor
+from tracer.tracing.programs.fast_call import MISS
 
 OPERATORS = tuple(o for o in TABLE.values() if not o.block_names and o.inputs)
 
@@ -295,9 +296,10 @@ def test_flags_are_shown_copied_and_pickled() -> None:
 def test_ordinary_operators_do_not_ask_a_second_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing requires a gradient and nothing is volatile, one comparison for each operand is all there is."""
     asked: list[str] = []
-    known = dispatch._flags
+    known = sys.modules["tracer.dispatch.apply"]._flags
     monkeypatch.setattr(
-        dispatch, "_flags", lambda op, inputs: (asked.append(op.name), known(op, inputs))[1]
+        "tracer.dispatch.apply._flags",
+        lambda op, inputs: (asked.append(op.name), known(op, inputs))[1],
     )
     x = tracer.tensor(array(2, 3))
     (x * 2 + x).sum()

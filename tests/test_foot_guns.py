@@ -23,9 +23,9 @@ import numpy as np
 import pytest
 
 import tracer
-from codegen import memory
+from codegen.runtime import memory_pool
 from tracer import ArgumentError, TraceError, nn, optim, trace
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 # What is shown here lies above kernels. Compiled too: whatever is about memory, results, failures and threads.
 pytestmark = pytest.mark.kernels("python")
@@ -1326,4 +1326,4 @@ def test_thousands_of_shapes_keep_a_bounded_number_of_programs() -> None:
                 held.append(len(gc.get_objects()))
         assert y.shape == (2000,) and len(function.signatures()) == 8
     assert held[1] < held[0] * 1.02
-    assert memory.statistics().idle < 64 << 20
+    assert memory_pool.statistics().idle < 64 << 20

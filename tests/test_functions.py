@@ -16,11 +16,11 @@ from ops.dims import Dim
 from ops.table import TABLE
 from ops.types import DTYPES, Type, numpy_dtype
 from tracer import Tensor
-from tracer.functions import methods
-from tracer.graph import Graph, Value
-from tracer.interpret import interpret
+from tracer.functions.methods import attach
+from tracer.ir.graph import Graph, Value
+from tracer.ir.interpreter import interpret
 from tracer.nn import functional
-from tracer.recording import Recorder, recording
+from tracer.tracing.recording.recorder import Recorder, recording
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -581,7 +581,7 @@ def shared_names() -> set[str]:
     """Names that are a function of `tracer` and another function as a method."""
     return {
         name
-        for name, method in methods.names().items()
+        for name, method in attach.names().items()
         if not name.startswith("_")
         and callable(method)
         and callable(function := getattr(tracer, name, None))

@@ -11,13 +11,13 @@ import pytest
 
 import tracer
 import tracer.nn.functional as F
-from codegen.kernels import statistics
+from codegen.toolchain.kernel_store import statistics
 from ops.types import Type
 from tracer import nn, optim, trace
-from tracer.execution import Executable
-from tracer.graph import GraphBuilder
+from tracer.ir.graph import GraphBuilder
 from tracer.lowering.report import Plan
-from tracer.tensor import Tensor
+from tracer.runtime.executable import Executable
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codegen.gemm import Choice, GemmPlan, Layout, Problem, plan, words
+from codegen.gemm import Choice, GemmPlan, Layout, Problem, argument_block, plan
 from codegen.gemm.element import ELEMENTS, tile_of
 from codegen.gemm.execute import compiled, in_order, program_rows, run
 from codegen.gemm.plain import Memory, plain
@@ -35,7 +35,11 @@ Array = npt.NDArray[Any]
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 OTHERS = tuple(name for name in ELEMENTS if name not in FLOATS)
 ROWS, COLUMNS = tile_of(ELEMENTS["float32"]).rows, tile_of(ELEMENTS["float32"]).columns
-MODES = tuple(itertools.product((words.DIRECT, words.PACKED, words.COPIED), repeat=2))
+MODES = tuple(
+    itertools.product(
+        (argument_block.DIRECT, argument_block.PACKED, argument_block.COPIED), repeat=2
+    )
+)
 function = cache(compiled)
 
 
@@ -334,7 +338,10 @@ def test_tasks_in_any_order_and_pieces(
     cuts = (
         [None]
         if m == 1
-        else [None, Choice(words.PACKED, words.PACKED, min(5, most_m), min(7, most_n))]
+        else [
+            None,
+            Choice(argument_block.PACKED, argument_block.PACKED, min(5, most_m), min(7, most_n)),
+        ]
     )
     assert any(row.n > 1 for how in cuts for row in plan(p, how).rows)
     for how, seed in itertools.product(cuts, range(4)):
@@ -587,9 +594,12 @@ def test_what_cannot_be_multiplied_is_said() -> None:
     with pytest.raises(ValueError, match="rows or columns are contiguous; got strides of 6 and 2"):
         plan(apart)
     with pytest.raises(ValueError, match="does not fit"):
-        plan(contiguous(64, 64, 600), Choice(words.DIRECT, words.DIRECT, 99, 1))
+        plan(contiguous(64, 64, 600), Choice(argument_block.DIRECT, argument_block.DIRECT, 99, 1))
     with pytest.raises(ValueError, match="does not fit"):  # reads columns of B as if they were rows
-        plan(contiguous(64, 64, 600, orders="CF"), Choice(words.DIRECT, words.DIRECT, 1, 1))
+        plan(
+            contiguous(64, 64, 600, orders="CF"),
+            Choice(argument_block.DIRECT, argument_block.DIRECT, 1, 1),
+        )
 
 
 def test_numba_is_not_needed(run_python: Any) -> None:

@@ -18,9 +18,9 @@ from ops.errors import ArgumentError, DTypeError, ShapeError, TracerError
 from ops.operator import TABLE, Operator
 from ops.types import Type, numpy_dtype
 from tests.graphs import OPERATORS, chain
-from tracer.graph import Graph, GraphBuilder, Node, Value
-from tracer.interpret import interpret
 from tracer.ir import bind, parse, places
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value
+from tracer.ir.interpreter import interpret
 
 N, M = Dim.symbol("n"), Dim.symbol("m")
 Array = np.ndarray[Any, Any]

@@ -28,7 +28,7 @@ from tests.graphs import (
     sample_graphs,
 )
 from tracer import ir
-from tracer.graph import NOWHERE, Graph, GraphBuilder, Node, Origin, Value
+from tracer.ir.graph import NOWHERE, Graph, GraphBuilder, Node, Origin, Value
 
 N = Dim.symbol("n")
 F = Type("float32", (2,))

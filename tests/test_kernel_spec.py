@@ -14,11 +14,21 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from codegen.compile import argument_block, buffer_of, compile_cpu, count, text, unjitted
+from codegen.cpu.compile import argument_block, buffer_of, compile_cpu, count, text, unjitted
 from codegen.errors import SpecError
 from codegen.finish import FINISH_SCHEDULE, finish_spec
-from codegen.schedule import schedule_for
-from codegen.spec import Axis, Fold, KernelSpec, Load, Operand, Schedule, Stage, Store, key
+from codegen.spec.kernel_spec import (
+    Axis,
+    Fold,
+    KernelSpec,
+    Load,
+    Operand,
+    Schedule,
+    Stage,
+    Store,
+    key,
+)
+from codegen.spec.schedule_choice import schedule_for
 from tests import kernel_specs as ks
 from tests.kernel_specs import Arrays, let, load, ordered_sum, row_major, run, same_bits, store
 

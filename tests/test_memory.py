@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from codegen import memory
-from codegen.memory import Block, allocate, trim
+from codegen.runtime import memory_pool
+from codegen.runtime.memory_pool import Block, allocate, trim
 
 MIB = 1 << 20
 SIZES = [0, 1, 63, 64, 65, 1000, 4096, 100_000, 128 << 10, MIB + 1, 4 * MIB, 9 * MIB]
@@ -34,7 +34,7 @@ def pattern(number: int, size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]
 def test_blocks_are_aligned_and_apart(nbytes: int) -> None:
     blocks = [allocate(nbytes) for _ in range(5)]
     assert all(block.nbytes == nbytes for block in blocks)
-    assert all(block.pointer % memory.ALIGNMENT == 0 for block in blocks)
+    assert all(block.pointer % memory_pool.ALIGNMENT == 0 for block in blocks)
     if nbytes >= 4 * MIB:
         assert all(block.pointer % (2 * MIB) == 0 for block in blocks)
     for number, block in enumerate(blocks):
@@ -47,13 +47,13 @@ def test_blocks_are_aligned_and_apart(nbytes: int) -> None:
 def test_memory_is_used_again(nbytes: int) -> None:
     first = allocate(nbytes)
     pointer = first.pointer
-    made = memory.statistics().system
+    made = memory_pool.statistics().system
     assert allocate(nbytes).pointer != pointer
     del first
     assert allocate(nbytes).pointer == pointer
     for _ in range(10):
         allocate(nbytes)
-    assert memory.statistics().system == made + 1
+    assert memory_pool.statistics().system == made + 1
 
 
 def test_sizes_that_share_memory() -> None:
@@ -63,7 +63,7 @@ def test_sizes_that_share_memory() -> None:
         classes.setdefault(allocate(nbytes)._piece.size, []).append(nbytes)
     for size, served in classes.items():
         assert max(served) == size
-        assert size <= memory.ALIGNMENT or size - min(served) < size // 4
+        assert size <= memory_pool.ALIGNMENT or size - min(served) < size // 4
 
 
 def test_arrays_keep_their_memory() -> None:
@@ -111,25 +111,25 @@ def test_impossible_sizes() -> None:
 
 
 def test_idle_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_limit", 20 * MIB)
+    monkeypatch.setattr(memory_pool, "_limit", 20 * MIB)
     blocks = [allocate(size * MIB) for size in (1, 2, 3, 4, 5, 6, 7, 8) for _ in range(2)]
-    assert memory.statistics().idle == 0
+    assert memory_pool.statistics().idle == 0
     while blocks:
         blocks.pop()
-        assert memory.statistics().idle <= 20 * MIB
-    assert memory.statistics().idle > 10 * MIB
-    pieces = memory._idle
+        assert memory_pool.statistics().idle <= 20 * MIB
+    assert memory_pool.statistics().idle > 10 * MIB
+    pieces = memory_pool._idle
     assert len(pieces[1 * MIB]) == 2, "small pieces should stay longest"
     trim(3 * MIB)
-    assert 0 < memory.statistics().idle <= 3 * MIB
+    assert 0 < memory_pool.statistics().idle <= 3 * MIB
     trim()
-    assert memory.statistics().idle == 0
+    assert memory_pool.statistics().idle == 0
 
 
 def test_small_idle_memory_is_bounded() -> None:
     blocks = [allocate(100_000) for _ in range(400)]
     blocks.clear()
-    assert 0 < memory.statistics().idle <= 16 * MIB
+    assert 0 < memory_pool.statistics().idle <= 16 * MIB
 
 
 def test_given_back_memory_is_really_given_back() -> None:
@@ -179,7 +179,7 @@ def test_blocks_that_die_in_a_garbage_collection() -> None:
     class Node:
         pass
 
-    made = memory.statistics().system
+    made = memory_pool.statistics().system
     for i in range(2000):
         node = Node()
         node.itself, node.block = node, allocate(5000)
@@ -187,7 +187,7 @@ def test_blocks_that_die_in_a_garbage_collection() -> None:
         if i % 10 == 0:
             del node
             gc.collect(0)
-    assert memory.statistics().system - made < 50
+    assert memory_pool.statistics().system - made < 50
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen.spec import Load, Store
+from codegen.spec.kernel_spec import Load, Store
 from ops.types import Type
 from tests.plain_programs import PlainLowering, PlainProgram, same_bits
 from tests.program_strategy import Seeded, gradients, program, with_updates
 from tracer import passes
-from tracer.execution import Executable
-from tracer.graph import Graph, GraphBuilder, Value
+from tracer.ir.graph import Graph, GraphBuilder, Value
 from tracer.lowering.assemble import Lowering
 from tracer.lowering.layout import Buffer
 from tracer.lowering.memory_plan import ALIGNMENT, plan_memory
 from tracer.lowering.program import Planned
-from tracer.tensor import Tensor
+from tracer.runtime.executable import Executable
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 Life = tuple[int, int, int]  # bytes, first row, last row

@@ -13,8 +13,8 @@ import pytest
 
 import tracer
 from tracer import Tensor, trace
-from tracer.functions import methods
-from tracer.tensor_gradients import GradientMethods
+from tracer.autograd.tensor_methods import GradientMethods
+from tracer.functions.methods import attach
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(1)
@@ -634,7 +634,7 @@ def test_attached_names_do_not_hide_tensors_own() -> None:
         )
         own |= {node.name for node in cls.body if isinstance(node, ast.FunctionDef)}
     assert {"backward", "item"} <= own
-    assert own & set(methods.names()) == set()
+    assert own & set(attach.names()) == set()
 
 
 def test_both_names_of_an_axis_at_once_are_refused() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import tracer
 from tracer import Tensor, grad, trace
-from tracer.numpy_functions import FUNCTIONS
-from tracer.numpy_protocol import UFUNCS
+from tracer.interop.numpy_functions import FUNCTIONS
+from tracer.interop.numpy_protocol import UFUNCS
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(4)

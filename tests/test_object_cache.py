@@ -21,28 +21,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen import environment, kernels, object_cache, object_code, object_file
-from codegen.kernels import CompileError, Kernel, kernel
-from codegen.object_cache import ObjectCache
-from codegen.object_file import DamagedObjectError
+from codegen.toolchain import disk_cache, elf_check, fingerprint, kernel_store, object_code
+from codegen.toolchain.disk_cache import ObjectCache
+from codegen.toolchain.elf_check import DamagedObjectError
+from codegen.toolchain.kernel_store import CompileError, Kernel, kernel
 from tests.cpus import AVX2
 from tests.runtime_kernels import SOURCES, builder
 
-pytestmark = pytest.mark.skipif(
-    not object_file.SUPPORTED, reason="nothing is cached on this system"
-)
+pytestmark = pytest.mark.skipif(not elf_check.SUPPORTED, reason="nothing is cached on this system")
 ROOT = str(Path(__file__).parent.parent)
 
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[ObjectCache]:
     """An empty folder that `kernel` uses during the test."""
-    before = kernels.disk_cache()
+    before = kernel_store.disk_cache()
     made = ObjectCache(tmp_path / "cache", 1 << 24)
-    kernels.set_disk_cache(made)
-    kernels.clear_memory()
+    kernel_store.set_disk_cache(made)
+    kernel_store.clear_memory()
     yield made
-    kernels.set_disk_cache(before)
+    kernel_store.set_disk_cache(before)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +50,7 @@ def code() -> bytes:
 
 
 def entries(cache: ObjectCache) -> list[Path]:
-    return sorted((cache.base / object_cache._FORMAT).glob("*.o"))
+    return sorted((cache.base / disk_cache._FORMAT).glob("*.o"))
 
 
 def scale(factor: float) -> str:
@@ -70,7 +68,7 @@ def request(source: str) -> Kernel:
 
 def forgotten(source: str) -> Kernel:
     """The kernel, as a new process would get it."""
-    kernels.clear_memory()
+    kernel_store.clear_memory()
     return request(source)
 
 
@@ -87,10 +85,10 @@ def run(made: Kernel, a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def test_compiled_then_memory_then_disk(cache: ObjectCache) -> None:
     a = np.arange(1, 100, dtype="f4") / 7
-    before = kernels.statistics()
+    before = kernel_store.statistics()
     compiled, remembered = request(SOURCES["total"]), request(SOURCES["total"])
     loaded = forgotten(SOURCES["total"])
-    after = kernels.statistics()
+    after = kernel_store.statistics()
     origins = [made.origin for made in (compiled, remembered, loaded)]
     assert origins == ["compiled", "memory", "disk"]
     assert compiled.address == remembered.address != loaded.address
@@ -244,7 +242,7 @@ def test_an_entry_that_is_no_kernel_is_compiled_again(cache: ObjectCache) -> Non
         }}"""
     calling = object_code.assemble(text, {"system"})
     request(scale(6))
-    key = f"cache test/{scale(6)}|{environment.of_kernels()}"
+    key = f"cache test/{scale(6)}|{fingerprint.of_kernels()}"
     for wrong in (b"", b"\x7fELF", b"no object file at all" * 100, calling):
         cache.put(key, wrong)
         made = forgotten(scale(6))
@@ -257,8 +255,8 @@ def test_hostile_object_files_do_not_end_the_process(code: bytes, tmp_path: Path
     (tmp_path / "code").write_bytes(code)
     script = """
 import pathlib, random
-from codegen import object_code
-from codegen.object_file import DamagedObjectError
+from codegen.toolchain import object_code
+from codegen.toolchain.elf_check import DamagedObjectError
 code = pathlib.Path("code").read_bytes()
 rng = random.Random(0)
 loaded = refused = 0
@@ -291,7 +289,7 @@ print(loaded, refused)
 
 def patched(code: bytes, field: str) -> bytes:
     """The object file with one field out of its bounds."""
-    sections = object_file._sections(code)
+    sections = elf_check._sections(code)
     (table,) = struct.unpack_from("<Q", code, 40)
     kinds = [section.kind for section in sections]
     symbols, relocations = (sections[kinds.index(kind)] for kind in (2, 4))
@@ -375,13 +373,13 @@ OFTEN_MISSING = {
 def test_every_cut_of_an_object_file_is_refused(code: bytes) -> None:
     for length in range(len(code)):
         with pytest.raises(DamagedObjectError):
-            object_file.undefined_symbols(
+            elf_check.undefined_symbols(
                 code[:length], object_code.ENTRY, object_code.KERNEL_SYMBOLS
             )
 
 
 def test_the_list_of_known_symbols(code: bytes) -> None:
-    check = object_file.undefined_symbols
+    check = elf_check.undefined_symbols
     assert check(code, object_code.ENTRY, {"sinf"}) == ["sinf"]
     with pytest.raises(DamagedObjectError, match="it needs sinf, not among the known symbols"):
         check(code, object_code.ENTRY, {"cosf"})
@@ -396,7 +394,7 @@ def test_the_list_of_known_symbols(code: bytes) -> None:
 FILL = """
 import sys
 import numpy as np
-from codegen import kernels
+from codegen.toolchain import kernel_store as kernels
 from tests.test_object_cache import request, run, scale
 order = np.random.default_rng(int(sys.argv[1])).permutation(6)
 a = np.arange(8, dtype="f4")
@@ -419,7 +417,7 @@ def test_four_processes_fill_one_cache(tmp_path: Path, run_python: Callable[...,
         assert process.returncode == 0
     shared = ObjectCache(tmp_path / "shared", 1 << 20)
     assert len(entries(shared)) == 6
-    assert not list((shared.base / object_cache._FORMAT).glob(".*"))
+    assert not list((shared.base / disk_cache._FORMAT).glob(".*"))
     done = run_python(FILL, "5", environment={"TRACER_CACHE_DIR": str(shared.base)})
     assert done.stdout == "0 False\n", "a second process compiled, or imported Numba"
 
@@ -427,7 +425,7 @@ def test_four_processes_fill_one_cache(tmp_path: Path, run_python: Callable[...,
 def test_forked_processes_do_not_mix_their_kernels(cache: ObjectCache) -> None:
     """Numba numbers its symbols, and forked children count on from the same number."""
     request(scale(10))
-    kernels.clear_memory()
+    kernel_store.clear_memory()
     for factor in (11, 12):
         child = os.fork()
         if child == 0:
@@ -505,11 +503,11 @@ def test_a_kill_in_the_midst_of_writing(tmp_path: Path, moment: str) -> None:
                     real(self.file, data[: len(data) // 2])
                     die()
 
-            object_cache.open = Half  # type: ignore[attr-defined]
+            disk_cache.open = Half  # type: ignore[attr-defined]
         cache.put("second", b"2" * 1000)
         os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    folder = tmp_path / object_cache._FORMAT
+    folder = tmp_path / disk_cache._FORMAT
     (left,) = folder.glob(".*.tmp")
     assert left.stat().st_size > 0
     assert cache.get("second") is None
@@ -517,7 +515,7 @@ def test_a_kill_in_the_midst_of_writing(tmp_path: Path, moment: str) -> None:
     assert cache.get("second") == b"2" * 1000
     ObjectCache(tmp_path, 1 << 20).put("tidying", b"")
     assert left.exists(), "it could be a slow writer's"
-    old = time.time() - 2 * object_cache._STALE
+    old = time.time() - 2 * disk_cache._STALE
     os.utime(left, (old, old))
     fresh = ObjectCache(tmp_path, 1 << 20)
     fresh.put("third", b"3")
@@ -535,8 +533,8 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_folder_that_cannot_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Below a file, for root may write anywhere."""
     (tmp_path / "file").write_text("")
-    before = kernels.disk_cache()
-    kernels.set_disk_cache(ObjectCache(tmp_path / "file" / "cache", 1 << 20))
+    before = kernel_store.disk_cache()
+    kernel_store.set_disk_cache(ObjectCache(tmp_path / "file" / "cache", 1 << 20))
     try:
         a = np.arange(8, dtype="f4")
         for factor in (20, 21):
@@ -544,7 +542,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, caplog: pytest.LogCaptureF
             assert made.origin == "compiled"
             assert (run(made, a) == a * factor).all()
     finally:
-        kernels.set_disk_cache(before)
+        kernel_store.set_disk_cache(before)
     (warning,) = warnings_of(caplog)
     assert "cannot use the cache folder" in warning
     assert "set TRACER_CACHE_DIR" in warning
@@ -564,12 +562,12 @@ def test_a_folder_that_cannot_be_written(
         raise OSError(error, os.strerror(error))
 
     with monkeypatch.context() as patch:
-        patch.setattr(object_cache.os, "replace", fail)
+        patch.setattr(disk_cache.os, "replace", fail)
         assert not cache.put("key", b"bytes")
         assert not cache.put("key", b"bytes")
     assert cache.get("key") is None
     assert cache.get("before") == b"bytes"
-    assert not list((tmp_path / object_cache._FORMAT).glob(".*"))
+    assert not list((tmp_path / disk_cache._FORMAT).glob(".*"))
     (warning,) = warnings_of(caplog)
     assert os.strerror(error) in warning
 
@@ -577,7 +575,7 @@ def test_a_folder_that_cannot_be_written(
 def test_others_folders_are_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / object_cache._FORMAT
+    folder = tmp_path / disk_cache._FORMAT
     ObjectCache(tmp_path, 1 << 20).put("key", b"bytes")
     assert folder.stat().st_mode & 0o777 == 0o700
     assert entries(ObjectCache(tmp_path, 0))[0].stat().st_mode & 0o777 == 0o600
@@ -586,7 +584,7 @@ def test_others_folders_are_refused(
     folder.chmod(0o700)
     assert ObjectCache(tmp_path, 1 << 20).get("key") == b"bytes"
     mine = os.geteuid()
-    monkeypatch.setattr(object_cache.os, "geteuid", lambda: mine + 1)
+    monkeypatch.setattr(disk_cache.os, "geteuid", lambda: mine + 1)
     assert ObjectCache(tmp_path, 1 << 20).get("key") is None
     first, second = warnings_of(caplog)
     assert "open to nobody else" in first
@@ -598,7 +596,7 @@ def test_a_folder_deleted_in_the_midst(tmp_path: Path) -> None:
     assert cache.put("one", b"1")
     for path in entries(cache):
         path.unlink()
-    (cache.base / object_cache._FORMAT).rmdir()
+    (cache.base / disk_cache._FORMAT).rmdir()
     assert cache.get("one") is None
     assert cache.put("two", b"2")
     assert cache.get("two") == b"2"
@@ -611,7 +609,7 @@ def test_the_least_recently_used_leave_first(tmp_path: Path) -> None:
         cache.put(f"key {i}", bytes(1000))
     now = time.time()
     for i in range(40):  # the older, the higher the number
-        path = tmp_path / object_cache._FORMAT / object_cache._file_name(f"key {i}")
+        path = tmp_path / disk_cache._FORMAT / disk_cache._file_name(f"key {i}")
         os.utime(path, (now - 7200 - i, now - 7200 - i))
     assert cache.get("key 39") is not None  # used just now
     for i in range(40, 66):
@@ -648,17 +646,17 @@ def test_places_and_sizes_from_the_environment(
     monkeypatch.setenv("HOME", "/home/someone")
     for name in ("TRACER_CACHE_DIR", "XDG_CACHE_HOME", "TRACER_CACHE_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    assert object_cache.default_folder() == Path("/home/someone/.cache/tracer-jit")
+    assert disk_cache.default_folder() == Path("/home/someone/.cache/tracer-jit")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    assert object_cache.default_folder() == Path("/caches/tracer-jit")
+    assert disk_cache.default_folder() == Path("/caches/tracer-jit")
     monkeypatch.setenv("TRACER_CACHE_DIR", "~/mine")
-    assert object_cache.default_folder() == Path("/home/someone/mine")
-    assert object_cache.default_limit() == 512 << 20
+    assert disk_cache.default_folder() == Path("/home/someone/mine")
+    assert disk_cache.default_limit() == 512 << 20
     for text, size in (("1000", 1000), ("2M", 2 << 20), ("1 GiB", 1 << 30), ("0", 0)):
         monkeypatch.setenv("TRACER_CACHE_SIZE", text)
-        assert object_cache.default_limit() == size
+        assert disk_cache.default_limit() == size
     monkeypatch.setenv("TRACER_CACHE_SIZE", "much")
-    assert object_cache.default_limit() == 512 << 20
+    assert disk_cache.default_limit() == 512 << 20
     assert "TRACER_CACHE_SIZE='much' is not a size such as 512M" in warnings_of(caplog)[0]
     assert not ObjectCache(tmp_path / "none", 0).put("key", b"bytes")
     assert not (tmp_path / "none").exists()
@@ -688,21 +686,22 @@ def test_other_sources_and_versions_are_other_kernels(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def now() -> str:
-        environment.of_kernels.cache_clear()
-        return environment.of_kernels()
+        fingerprint.of_kernels.cache_clear()
+        return fingerprint.of_kernels()
 
     seen = [now()]
     assert now() == seen[0]
-    monkeypatch.setattr(environment, "numba_version", lambda: "another")
+    monkeypatch.setattr(fingerprint, "numba_version", lambda: "another")
     seen.append(now())
     monkeypatch.undo()
-    monkeypatch.setattr(environment, "__file__", str(tmp_path / "environment.py"))
-    (tmp_path / "runtime").mkdir()
+    monkeypatch.setattr(fingerprint, "_CODEGEN", tmp_path)
+    for folder in ("cpu", "cuda", "runtime"):
+        (tmp_path / folder).mkdir()
     for text in ("x = 1\n", "x = 2\n"):
-        (tmp_path / "cpu.py").write_text(text)
+        (tmp_path / "cpu" / "printer.py").write_text(text)
         seen.append(now())
     assert len(set(seen)) == 4
-    for other in ("cuda_build.py", "runtime/pool.py"):  # which have no part in it
+    for other in ("cuda/compile.py", "runtime/pool.py"):  # which have no part in it
         (tmp_path / other).write_text("x = 3\n")
         assert now() == seen[-1]
     monkeypatch.undo()

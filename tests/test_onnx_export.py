@@ -17,8 +17,8 @@ from ops.dims import Dim
 from ops.errors import ExportError
 from ops.operator import TABLE
 from ops.types import Type
-from tracer.graph import Graph, GraphBuilder, Origin
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph, GraphBuilder, Origin
+from tracer.ir.interpreter import interpret
 from tracer.onnx import export_graph
 
 Array = np.ndarray[Any, Any]

@@ -17,8 +17,8 @@ from ops.dims import Dim
 from ops.errors import TracerError
 from ops.operator import TABLE, Operator, Sample, Sizes, Unsupported
 from ops.types import DTYPES, Type, is_floating
-from tracer.graph import Graph, GraphBuilder
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph, GraphBuilder
+from tracer.ir.interpreter import interpret
 from tracer.onnx import DEFAULT_OPSET, OPSETS, export_graph
 from tracer.onnx.kernels import MISSING
 

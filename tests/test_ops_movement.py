@@ -22,8 +22,8 @@ from ops.operator import Application, Derived, Operator, lookup
 from ops.slicing import END, extent
 from ops.table import TABLE
 from ops.types import Type
-from tracer.graph import GraphBuilder
-from tracer.interpret import interpret
+from tracer.ir.graph import GraphBuilder
+from tracer.ir.interpreter import interpret
 
 Array = np.ndarray[Any, Any]
 VIEWS = tuple(o for o in TABLE.values() if isinstance(o.compute, View))

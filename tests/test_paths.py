@@ -15,9 +15,10 @@ import tracer
 import tracer.nn.functional as F
 from ops.types import Type
 from tracer import nn, optim, random, trace
-from tracer.graph import GraphBuilder
-from tracer.tracing import evaluation, stages
-from tracer.tracing.paths import SignaturePaths
+from tracer.ir.graph import GraphBuilder
+from tracer.tracing.programs import stages
+from tracer.tracing.programs.paths import SignaturePaths
+from tracer.tracing.recording import concrete_values
 
 # What is shown here lies above kernels. Compiled too: the training step, threads, random numbers, bad indices, borderline values.
 pytestmark = pytest.mark.kernels("python")
@@ -303,8 +304,8 @@ def test_a_float_argument_that_alone_decides_stays_static() -> None:
 
 def test_a_question_is_asked_once_and_loops_are_linear(monkeypatch: pytest.MonkeyPatch) -> None:
     work = []
-    compute = evaluation.compute
-    monkeypatch.setattr(evaluation, "compute", lambda *a: work.append(1) or compute(*a))
+    compute = concrete_values.compute
+    monkeypatch.setattr(concrete_values, "compute", lambda *a: work.append(1) or compute(*a))
 
     def count(x: Any) -> Any:
         turns = 0
@@ -320,7 +321,7 @@ def test_a_question_is_asked_once_and_loops_are_linear(monkeypatch: pytest.Monke
 
 
 def test_values_that_were_dropped_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "MOST_BYTES", 100)
+    monkeypatch.setattr(concrete_values, "MOST_BYTES", 100)
 
     def f(x: Any) -> Any:
         first = x * 2.0

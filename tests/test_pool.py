@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen import object_file
 from codegen.runtime import (
     STATUS,
     AddressOf,
@@ -32,6 +31,7 @@ from codegen.runtime import (
     set_num_threads,
 )
 from codegen.runtime import layout as at
+from codegen.toolchain import elf_check
 from tests.runtime_kernels import load
 
 CHUNK = 1000
@@ -441,7 +441,7 @@ assert "numba" not in sys.modules and "numpy" not in sys.modules
 """
 
 
-@pytest.mark.skipif(not object_file.SUPPORTED, reason="nothing is cached on this system")
+@pytest.mark.skipif(not elf_check.SUPPORTED, reason="nothing is cached on this system")
 @pytest.mark.parametrize("mode", range(4), ids=["at once", "asleep", "resized", "calling"])
 def test_second_processes_need_neither_numba_nor_numpy(
     run_python: Callable[..., Any], mode: int
@@ -464,7 +464,7 @@ def test_without_futexes_everything_runs_on_the_caller(run_python: Callable[...,
     """The way of other systems: no object files, no workers."""
     code = """
 import numpy as np
-from codegen import kernels, object_file
+from codegen.toolchain import kernel_store as kernels, elf_check as object_file
 from codegen.runtime import layout
 object_file.SUPPORTED = layout.WORKERS_POSSIBLE = False
 from tests.runtime_kernels import load

@@ -16,6 +16,7 @@ MODULES = {
         "autograd",
         "checkpoint",
         "errors",
+        "graph",
         "interpret",
         "ir",
         "nn",

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import tracer
-from codegen import kernels
-from codegen import python_kernel as python_kernels
+from codegen.cpu import python_kernel as python_kernels
+from codegen.toolchain import kernel_store
 from tests import kernel_specs as ks
 from tests.test_trace import array, mlp, training_step
 from tracer import random, trace
-from tracer.config import CONFIG
-from tracer.execution import Executable
-from tracer.graph import GraphBuilder
+from tracer.core.config import CONFIG
+from tracer.ir.graph import GraphBuilder
+from tracer.runtime.executable import Executable
 
 python = pytest.mark.kernels("python")
 
@@ -25,9 +25,9 @@ def both(monkeypatch: pytest.MonkeyPatch, run: Any) -> list[Any]:
     found = [run()]
     with monkeypatch.context() as m:
         m.setattr(CONFIG, "compile", False)
-        before = kernels.statistics()
+        before = kernel_store.statistics()
         found.append(run())
-        assert kernels.statistics() == before
+        assert kernel_store.statistics() == before
     return found
 
 
@@ -84,10 +84,12 @@ def test_calls_take_the_fast_way_and_indices_are_tested(monkeypatch: pytest.Monk
 
 @python
 def test_a_mark_compiles_nothing() -> None:
-    before = kernels.statistics()
+    before = kernel_store.statistics()
     function = trace(lambda x: (x * 0.37).sum())
     function(np.ones((3, 5), np.float32))
-    assert (kernels.statistics() == before) is not CONFIG.compile  # make fuzz compiles all the same
+    assert (
+        kernel_store.statistics() == before
+    ) is not CONFIG.compile  # make fuzz compiles all the same
     (text,) = function.kernels()
     assert "def k_mul_reducesum" in text
 
@@ -124,7 +126,7 @@ def test_what_a_kernel_raises_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
         raise IndexError("element 7")
 
     monkeypatch.setattr("sys.unraisablehook", reported.append)
-    monkeypatch.setattr("codegen.compile.unjitted", lambda *_: fail)
+    monkeypatch.setattr("codegen.cpu.compile.unjitted", lambda *_: fail)
     monkeypatch.setattr(python_kernels, "_known", {})
     builder = GraphBuilder("failing")
     x = builder.input(tracer.zeros(3).type)
@@ -135,7 +137,7 @@ def test_what_a_kernel_raises_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
 
 SCRIPT = """
 import sys, numpy as np, tracer
-from codegen import kernels
+from codegen.toolchain import kernel_store as kernels
 f = tracer.trace(lambda x: tracer.exp(x).sum())
 print(float(f(np.zeros(4, np.float32))), float(f(np.zeros(4, np.float32))))
 print(kernels.statistics().compiled, kernels.statistics().disk_hits, "numba" in sys.modules)

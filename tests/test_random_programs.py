@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.operator import TABLE, Unsupported
+from ops.operator import TABLE, Unsupported, run_reference
 from ops.types import DTYPES, is_floating
 from tests.plain_programs import PlainProgram, exact_values, same_bits
 from tests.program_strategy import (
@@ -37,16 +37,15 @@ from tests.program_strategy import (
 )
 from tests.test_onnx_table import LIMITS
 from tracer import ir, passes
-from tracer.dispatch import run_reference
-from tracer.execution import Executable
-from tracer.graph import Graph
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph
+from tracer.ir.interpreter import interpret
 from tracer.lowering import steps
 from tracer.onnx import export_graph
+from tracer.passes.common_subexpressions import share_subexpressions
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
-from tracer.passes.subexpressions import share_subexpressions
-from tracer.tensor import Tensor
+from tracer.runtime.executable import Executable
+from tracer.tensors.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 onnxruntime.set_default_logger_severity(4)

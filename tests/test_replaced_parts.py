@@ -13,8 +13,8 @@ from ops.types import Type
 from tests.plain_programs import PlainProgram
 from tests.program_drawing import Program
 from tests.test_random_programs import check_updates
-from tracer.graph import Graph, GraphBuilder, Value
-from tracer.interpret import interpret
+from tracer.ir.graph import Graph, GraphBuilder, Value
+from tracer.ir.interpreter import interpret
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.simplify import simplify
 

@@ -17,10 +17,10 @@ import pytest
 
 import tracer
 import tracer.nn.functional as F
-from codegen.spec import CHUNK
+from codegen.spec.kernel_spec import CHUNK
 from tests.cpus import AVX2, has
 from tracer import passes, trace
-from tracer.interpret import interpret
+from tracer.ir.interpreter import interpret
 from tracer.lowering.assemble import CHUNK_ELEMENTS
 
 Array = np.ndarray[Any, Any]
@@ -213,7 +213,7 @@ def test_a_gradient_beside_it_changes_no_bit(name: str) -> None:
 
 
 CODE = """
-from codegen import kernels
+from codegen.toolchain import kernel_store as kernels
 from tests.test_same_bits import digests
 print(digests())
 print(kernels.statistics().compiled, kernels.statistics().disk_hits)

@@ -16,12 +16,12 @@ from ops.operator import lookup
 from ops.slicing import END
 from ops.table import TABLE
 from ops.types import Type
-from tracer.functions.assignment import updated
-from tracer.functions.subscripts import get_item
-from tracer.graph import Graph
-from tracer.interpret import interpret
-from tracer.recording import Recorder, recording
-from tracer.tensor import Tensor
+from tracer.functions.getitem import get_item
+from tracer.functions.setitem import updated
+from tracer.ir.graph import Graph
+from tracer.ir.interpreter import interpret
+from tracer.tensors.tensor import Tensor
+from tracer.tracing.recording.recorder import Recorder, recording
 
 Array = np.ndarray[Any, Any]
 

@@ -7,17 +7,16 @@ import pytest
 
 from ops import table
 from ops.compute import View
-from ops.operator import ArrayData, Operator
+from ops.operator import ArrayData, Operator, run_reference
 from ops.samples import cases, special_values
 from ops.types import Type
-from tracer.dispatch import run_reference
-from tracer.graph import Graph, GraphBuilder, Origin
-from tracer.interpret import interpret
 from tracer.ir import verify
+from tracer.ir.graph import Graph, GraphBuilder, Origin
+from tracer.ir.interpreter import interpret
+from tracer.passes.common_subexpressions import share_subexpressions
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
 from tracer.passes.simplify import simplify
-from tracer.passes.subexpressions import share_subexpressions
 
 OPERATORS = list(table.TABLE.values())
 

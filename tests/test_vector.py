@@ -467,7 +467,7 @@ def test_import_needs_numpy_only(run_python: Any) -> None:
 SMALL_CONTEXTS = """
 import sys
 from codegen.vector import NAMES
-from codegen.numba_compiler import compile_object
+from codegen.toolchain.numba_compiler import compile_object
 
 globals().update(NAMES)
 

@@ -12,7 +12,7 @@ import pytest
 import tracer
 from tests.view_programs import LEAVES, Program, Step, draw, leaves, loss, run
 from tracer import trace
-from tracer.interpret import interpret
+from tracer.ir.interpreter import interpret
 
 Array = np.ndarray[Any, Any]
 VARIABLES = 2  # leaves that require a gradient come first

@@ -12,7 +12,7 @@ import pytest
 
 import tracer
 from tracer import nn, trace
-from tracer.interpret import interpret
+from tracer.ir.interpreter import interpret
 from tracer.onnx.targets import function_graph
 
 A = np.arange(12.0).reshape(3, 4) + 1

@@ -9,8 +9,8 @@ from typing import Any, assert_type
 
 import tracer
 from tracer import Tensor
-from tracer.functions.methods_reductions import Extremum
-from tracer.graph import Graph
+from tracer.functions.methods.reductions import Extremum
+from tracer.ir.graph import Graph
 
 
 @tracer.trace

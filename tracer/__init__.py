@@ -47,8 +47,9 @@ from tracer.autograd.functional import vjp as vjp
 from tracer.autograd.jacobians import hessian as hessian
 from tracer.autograd.jacobians import jacobian as jacobian
 from tracer.autograd.variable import Variable as Variable
-from tracer.config import configure_logging as _configure_logging
-from tracer.custom_operators import op as op
+from tracer.core.config import configure_logging as _configure_logging
+from tracer.core.lazy_imports import lazily as _lazily
+from tracer.custom.operators import op as op
 from tracer.errors import AnomalyError as AnomalyError
 from tracer.errors import ArgumentError as ArgumentError
 from tracer.errors import BoundsError as BoundsError
@@ -64,43 +65,42 @@ from tracer.errors import ShapeError as ShapeError
 from tracer.errors import TraceError as TraceError
 from tracer.errors import TracerError as TracerError
 from tracer.errors import VerifyError as VerifyError
-from tracer.functions import methods as _methods
 from tracer.functions.activation import *  # noqa: F403 - each module of functions lists its names in __all__
 from tracer.functions.arithmetic import *  # noqa: F403
-from tracer.functions.assignment import *  # noqa: F403
 from tracer.functions.creation import *  # noqa: F403
-from tracer.functions.data_types import *  # noqa: F403
-from tracer.functions.dtypes import *  # noqa: F403
+from tracer.functions.dtype_constants import *  # noqa: F403
+from tracer.functions.dtype_queries import *  # noqa: F403
 from tracer.functions.einsum import *  # noqa: F403
-from tracer.functions.indexing import *  # noqa: F403
+from tracer.functions.gather_scatter import *  # noqa: F403
 from tracer.functions.joining import *  # noqa: F403
 from tracer.functions.linear_algebra import *  # noqa: F403
 from tracer.functions.logic import *  # noqa: F403
+from tracer.functions.methods import attach as _methods
 from tracer.functions.movement import *  # noqa: F403
 from tracer.functions.ranges import *  # noqa: F403
 from tracer.functions.reductions import *  # noqa: F403
-from tracer.functions.replacing import *  # noqa: F403
+from tracer.functions.setitem import *  # noqa: F403
+from tracer.functions.slice_scatter import *  # noqa: F403
 from tracer.functions.transcendental import *  # noqa: F403
-from tracer.lazy import lazily as _lazily
-from tracer.memory import empty_cache as empty_cache
-from tracer.memory import max_memory_reserved as max_memory_reserved
-from tracer.memory import memory_allocated as memory_allocated
-from tracer.memory import memory_reserved as memory_reserved
-from tracer.memory import reset_peak_memory_stats as reset_peak_memory_stats
-from tracer.modes import enable_grad as enable_grad
-from tracer.modes import inference_mode as inference_mode
-from tracer.modes import is_grad_enabled as is_grad_enabled
-from tracer.modes import is_inference_mode_enabled as is_inference_mode_enabled
-from tracer.modes import no_grad as no_grad
-from tracer.modes import set_grad_enabled as set_grad_enabled
-from tracer.numpy_protocol import attach as _attach_numpy
-from tracer.other_names import hint as _hint
+from tracer.interop.name_hints import hint as _hint
+from tracer.interop.numpy_protocol import attach as _attach_numpy
 from tracer.random import Generator as Generator
 from tracer.random import manual_seed as manual_seed
 from tracer.random import rand as rand
 from tracer.random import randint as randint
 from tracer.random import randn as randn
-from tracer.tensor import Tensor as Tensor
+from tracer.runtime.memory_stats import empty_cache as empty_cache
+from tracer.runtime.memory_stats import max_memory_reserved as max_memory_reserved
+from tracer.runtime.memory_stats import memory_allocated as memory_allocated
+from tracer.runtime.memory_stats import memory_reserved as memory_reserved
+from tracer.runtime.memory_stats import reset_peak_memory_stats as reset_peak_memory_stats
+from tracer.tensors.grad_mode import enable_grad as enable_grad
+from tracer.tensors.grad_mode import inference_mode as inference_mode
+from tracer.tensors.grad_mode import is_grad_enabled as is_grad_enabled
+from tracer.tensors.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
+from tracer.tensors.grad_mode import no_grad as no_grad
+from tracer.tensors.grad_mode import set_grad_enabled as set_grad_enabled
+from tracer.tensors.tensor import Tensor as Tensor
 from tracer.tracing import trace as trace
 
 _configure_logging()
@@ -109,17 +109,18 @@ _attach_numpy()
 __version__ = "0.1.0"
 if _typing.TYPE_CHECKING:
     from tracer import checkpoint as checkpoint
+    from tracer import graph as graph
     from tracer import interpret as interpret
     from tracer import ir as ir
     from tracer import nn as nn
     from tracer import onnx as onnx
     from tracer import optim as optim
-    from tracer.checkpoint import load_checkpoint as load_checkpoint
-    from tracer.checkpoint import load_file as load_file
-    from tracer.checkpoint import save_checkpoint as save_checkpoint
-    from tracer.checkpoint import save_file as save_file
+    from tracer.serialization.checkpoint import load_checkpoint as load_checkpoint
+    from tracer.serialization.checkpoint import load_file as load_file
+    from tracer.serialization.checkpoint import save_checkpoint as save_checkpoint
+    from tracer.serialization.checkpoint import save_file as save_file
 else:
-    _packages = ("checkpoint", "interpret", "ir", "nn", "onnx", "optim")
+    _packages = ("checkpoint", "graph", "interpret", "ir", "nn", "onnx", "optim")
     _saving = ("load_checkpoint", "load_file", "save_checkpoint", "save_file")
     __getattr__, __dir__, __all__ = _lazily(
         __name__,

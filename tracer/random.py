@@ -18,15 +18,17 @@ import numpy as np
 from ops import dims
 from ops.errors import ArgumentError, DTypeError
 from ops.types import dtype_name, is_floating, is_integer, numpy_dtype, short
-from tracer.dispatch import apply, located
-from tracer.functions.applying import elementwise
+from tracer.core.source_lines import located
+from tracer.dispatch.apply import apply
 from tracer.functions.arithmetic import add, minimum, multiply
 from tracer.functions.creation import as_shape, as_tensor, cast, fresh
+from tracer.functions.elementwise import elementwise
 from tracer.functions.logic import bitwise_and, bitwise_right_shift
 from tracer.functions.public import public
-from tracer.modes import MODES, no_grad
-from tracer.recording import assign
-from tracer.tensor import Tensor
+from tracer.functions.state_values import assign
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.modes import MODES
+from tracer.tensors.tensor import Tensor
 
 Shape = int | Sequence[int]
 _WORD = 0xFFFFFFFF
@@ -80,9 +82,10 @@ class Generator:
         assign(self.state, value)
 
     def __repr__(self) -> str:
-        if self.state.is_symbolic or MODES.recorder is not None:
+        state = MODES.interpreter.known_elements(self.state)
+        if state is None:
             return "Generator(traced)"
-        seed, drawn = self.state.array.tolist()
+        seed, drawn = state.tolist()
         return f"Generator(seed={seed}, drawn={drawn})"
 
     def _draw(self, name: str, sizes: Any, dtype: Any) -> Tensor:
@@ -263,8 +266,9 @@ def bernoulli(p: Any, shape: Shape | None = None, generator: Generator | None = 
     chance = as_tensor(p)
     if not is_floating(chance.type.dtype):
         chance = cast(chance, "float32")
-    if MODES.recorder is None:
-        wrong = chance.array[~((chance.array >= 0) & (chance.array <= 1))]
+    known = MODES.interpreter.known_elements(chance)
+    if known is not None:
+        wrong = known[~((known >= 0) & (known <= 1))]
         if wrong.size:
             raise ArgumentError(f"a probability must be from 0 to 1, got {float(wrong[0])}")
     sizes = chance.type.shape if shape is None else as_shape(shape)

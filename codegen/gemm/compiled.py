@@ -12,19 +12,19 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from codegen import kernels
-from codegen.gemm import text, words
-from codegen.object_code import ENTRY, KERNEL_SYMBOLS
+from codegen.gemm import argument_block, text
 from codegen.target import cpu
+from codegen.toolchain import kernel_store
+from codegen.toolchain.object_code import ENTRY, KERNEL_SYMBOLS
 
 if TYPE_CHECKING:
     from codegen.gemm.planner import GemmKernel
 
 
-def kernel(which: GemmKernel) -> kernels.Kernel:
+def kernel(which: GemmKernel) -> kernel_store.Kernel:
     """The kernel that a row of a plan calls, compiled or from the cache."""
     name = f"matmul_{which.form}_{which.element.memory}"
-    made = kernels.function(f"gemm|{which}", name, lambda: emit(which), KERNEL_SYMBOLS)
+    made = kernel_store.function(f"gemm|{which}", name, lambda: emit(which), KERNEL_SYMBOLS)
     return replace(made, text=inspect.getsource(text))
 
 
@@ -36,7 +36,7 @@ def emit(which: GemmKernel) -> str:
     from codegen.gemm.emit_multiply import emit_multiply
     from codegen.gemm.emit_pack import emit_pack
     from codegen.gemm.emit_row import emit_multiply_row
-    from codegen.runtime.word_compiler import WORD, Primitive, emit_module
+    from codegen.runtime.int64_compiler import WORD, Primitive, emit_module
 
     element, tile = which.element, which.tile
 
@@ -45,7 +45,7 @@ def emit(which: GemmKernel) -> str:
 
     def scratch(b):  # type: ignore[no-untyped-def]
         with b.goto_entry_block():
-            room = b.alloca(ir.IntType(8), size=WORD(words.SCRATCH))
+            room = b.alloca(ir.IntType(8), size=WORD(argument_block.SCRATCH))
         room.align = 64
         return b.ptrtoint(room, WORD)
 

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from codegen.gemm import text, words
+from codegen.gemm import argument_block, text
 from codegen.gemm.planner import GemmKernel
 from codegen.vector.elements import DTYPE, WIDTH
 from codegen.vector.exact import exact_fma
@@ -31,7 +31,7 @@ class Memory:
 
     def __init__(self, *arrays: Array) -> None:
         self._ranges = [np.lib.array_utils.byte_bounds(array) for array in arrays]
-        self._scratch = np.empty(words.SCRATCH + 64, np.uint8)
+        self._scratch = np.empty(argument_block.SCRATCH + 64, np.uint8)
         self._ranges.append(np.lib.array_utils.byte_bounds(self._scratch))
 
     def scratch(self) -> int:

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from codegen.gemm import words
+from codegen.gemm import argument_block as words
 from codegen.gemm.element import Element, Tile, tile_of
 from codegen.gemm.problem import Problem, canonical, ceil_div, k_blocks
 from codegen.vector.elements import WIDTH

@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
-from codegen.gemm.words import (
+from codegen.gemm.argument_block import (
     A_COLUMN,
     A_MODE,
     A_ROW,

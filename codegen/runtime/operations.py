@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from codegen.runtime.word_compiler import WORD, Primitive, constant, declare
+from codegen.runtime.int64_compiler import WORD, Primitive, constant, declare
 
 _PAUSE: dict[str, tuple[str, tuple[int, ...]]] = {
     "x86_64": ("llvm.x86.sse2.pause", ()),

@@ -15,8 +15,8 @@ from __future__ import annotations
 import platform
 
 from codegen.runtime import layout as at
+from codegen.runtime.int64_compiler import Primitive, constant, external
 from codegen.runtime.operations import add, get, load, mask, pause, put, run, store, swap
-from codegen.runtime.word_compiler import Primitive, constant, external
 
 _X86 = platform.machine() == "x86_64"
 _FUTEX, _SET_AFFINITY, _GET_AFFINITY = (202, 203, 204) if _X86 else (98, 122, 123)

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from typing import SupportsIndex
 
-from codegen import kernels
-from codegen.object_code import ENTRY
 from codegen.runtime import layout as at
+from codegen.toolchain import kernel_store
+from codegen.toolchain.object_code import ENTRY
 
 _SPIN_SECONDS = 30e-6  # before a thread sleeps: waking one takes 12-50 us
 _MOST_THREADS = 1024
@@ -36,11 +36,11 @@ def part(name: str) -> int:
 
     def emit() -> str:
         from codegen.runtime import parts
-        from codegen.runtime.word_compiler import emit_module
+        from codegen.runtime.int64_compiler import emit_module
 
         return emit_module(getattr(parts, name), ENTRY)
 
-    return kernels.function(f"runtime/{name}", name, emit, _SYMBOLS).address
+    return kernel_store.function(f"runtime/{name}", name, emit, _SYMBOLS).address
 
 
 class Pool:

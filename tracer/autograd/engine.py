@@ -8,10 +8,12 @@ from typing import Any
 from ops.errors import ArgumentError, GradError, TracerError
 from ops.types import short
 from tracer.autograd import hooks
-from tracer.autograd.walk import Pairs, Walk, key_of
-from tracer.dispatch import BUILDER, located
-from tracer.modes import MODES, enable_grad, no_grad
-from tracer.tensor import Tensor
+from tracer.autograd.backward_walk import Pairs, Walk, key_of
+from tracer.core.source_lines import located
+from tracer.dispatch.apply import BUILDER
+from tracer.tensors.grad_mode import enable_grad, no_grad
+from tracer.tensors.modes import MODES
+from tracer.tensors.tensor import Tensor
 
 Tensors = Tensor | Sequence[Tensor]
 
@@ -232,13 +234,6 @@ def _write(tensor: Tensor, gradient: Tensor, known: set[int]) -> None:
 
 def _own(gradient: Tensor, leaf: Tensor, known: set[int]) -> Tensor:
     """A gradient for `.grad`, which may be changed in place: it shares neither object nor memory with anything else."""
-    array = gradient._array
-    if MODES.recorder is not None:
-        alone = id(gradient) not in known and not leaf.is_symbolic
-    else:
-        alone = id(gradient) not in known and (
-            array is None or (array.flags.owndata and array.flags.writeable)
-        )
-        alone = alone and id(array) not in known
+    alone = MODES.interpreter.own_gradient(gradient, leaf, known)
     result: Tensor = gradient if alone else BUILDER.op("Cast", gradient, to=gradient.type.dtype)
     return result

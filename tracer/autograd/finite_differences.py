@@ -14,12 +14,12 @@ import numpy as np
 
 from ops.errors import ArgumentError, GradcheckError
 from ops.types import is_floating, short
+from tracer.autograd.argument_trees import flatten, unflatten
 from tracer.autograd.engine import grad
-from tracer.autograd.variables import flatten, unflatten
+from tracer.core.source_lines import name_of
 from tracer.functions.public import public
-from tracer.modes import inference_mode
-from tracer.source import name_of
-from tracer.tensor import Array, Tensor
+from tracer.tensors.grad_mode import inference_mode
+from tracer.tensors.tensor import Array, Tensor
 
 
 @public

@@ -16,7 +16,7 @@ import numpy as np
 
 from ops.errors import ArgumentError, GradError
 from ops.types import is_floating, short
-from tracer.autograd.variables import (
+from tracer.autograd.argument_trees import (
     ArgNums,
     cotangent_of,
     depends_on_others,
@@ -27,13 +27,13 @@ from tracer.autograd.variables import (
     unflatten,
     variables_of,
 )
-from tracer.dispatch import apply
+from tracer.core.source_lines import name_of
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros_like
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_of
-from tracer.modes import inference_mode, is_grad_enabled
-from tracer.source import name_of
-from tracer.tensor import Tensor
+from tracer.tensors.grad_mode import inference_mode, is_grad_enabled
+from tracer.tensors.tensor import Tensor
 
 Aux = TypeVar("Aux")
 P = ParamSpec("P")

@@ -11,9 +11,10 @@ from typing import Any
 from ops.errors import GradError
 from ops.types import short
 from tracer.autograd.hooks import require_callable
-from tracer.modes import MODES, no_grad
-from tracer.source import name_of
-from tracer.tensor import Tensor
+from tracer.core.source_lines import name_of
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.modes import MODES
+from tracer.tensors.tensor import Tensor
 
 
 class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
@@ -55,7 +56,7 @@ class Packed:
     __slots__ = ("_content", "_unpack", "type")
 
     def __init__(self, tensor: Tensor) -> None:
-        from tracer.views import frozen
+        from tracer.dispatch.view_updates import frozen
 
         assert MODES.packing is not None
         pack, self._unpack = MODES.packing

@@ -12,8 +12,7 @@ from typing import Any, ParamSpec
 
 from ops.errors import GradError
 from ops.types import is_floating, short
-from tracer.autograd.functional import grad, require_function
-from tracer.autograd.variables import (
+from tracer.autograd.argument_trees import (
     ArgNums,
     depends_on_others,
     flatten,
@@ -22,14 +21,15 @@ from tracer.autograd.variables import (
     unflatten,
     variables_of,
 )
-from tracer.dispatch import apply
+from tracer.autograd.functional import grad, require_function
+from tracer.core.source_lines import name_of
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros
 from tracer.functions.joining import stack
 from tracer.functions.movement import reshape
 from tracer.functions.public import public
-from tracer.modes import inference_mode, is_grad_enabled
-from tracer.source import name_of
-from tracer.tensor import Tensor
+from tracer.tensors.grad_mode import inference_mode, is_grad_enabled
+from tracer.tensors.tensor import Tensor
 
 P = ParamSpec("P")
 

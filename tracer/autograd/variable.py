@@ -10,7 +10,7 @@ from typing import Any
 from ops.errors import GradError
 from tracer.functions.creation import as_tensor
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class _Kind(type):

@@ -6,13 +6,13 @@ from typing import Any
 
 from ops.activation import SELU_ALPHA, SELU_GAMMA
 from ops.types import normalize_axis
-from tracer.dispatch import apply
-from tracer.functions.applying import as_floating, as_numbers, unary_floating
+from tracer.dispatch.apply import apply
 from tracer.functions.arithmetic import maximum
 from tracer.functions.creation import as_tensor, ones
+from tracer.functions.elementwise import as_floating, as_numbers, unary_floating
 from tracer.functions.public import public
 from tracer.functions.reductions import Axis, as_axes
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 @public

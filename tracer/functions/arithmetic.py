@@ -9,13 +9,13 @@ import numpy as np
 
 from ops.errors import ArgumentError, DivisionError, DTypeError, IntegerOverflowError
 from ops.types import UNSIGNED, broadcast_shapes, is_floating, is_integer, short
-from tracer.dispatch import apply, constant
-from tracer.functions.applying import elementwise, strong, unary_floating
+from tracer.dispatch.apply import apply, constant
 from tracer.functions.creation import as_tensor, cast, copied, has_tensors
+from tracer.functions.elementwise import elementwise, strong, unary_floating
 from tracer.functions.promotion import number_type, prepare
 from tracer.functions.public import public
-from tracer.modes import MODES
-from tracer.tensor import Tensor
+from tracer.tensors.modes import MODES
+from tracer.tensors.tensor import Tensor
 
 # ---- the four operations -------------------------------------------------------------------------
 
@@ -108,8 +108,9 @@ def known_elements(given: Any, x: Tensor) -> np.ndarray[Any, Any] | None:
 
     Of a number or list always, of a Tensor when it is no trace's.
     """
-    if MODES.recorder is None:
-        return x.array
+    known = MODES.interpreter.known_elements(x)
+    if known is not None:
+        return known
     if number_type(given) is not None or (
         isinstance(given, list | tuple) and not has_tensors(given)
     ):

@@ -14,13 +14,13 @@ from ops import dims
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.types import short
-from tracer.dispatch import apply
-from tracer.functions.applying import strong
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import cast
+from tracer.functions.elementwise import strong
 from tracer.functions.movement import reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Labels = tuple[str, ...]
 

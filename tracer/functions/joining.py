@@ -12,13 +12,13 @@ from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError, TraceError
 from ops.slicing import END
 from ops.types import is_floating, normalize_axis, short
-from tracer.dispatch import apply
-from tracer.functions.applying import strong
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import Size, as_sizes, as_tensor, fresh
+from tracer.functions.elementwise import strong
 from tracer.functions.movement import expand_dims, ints, reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def _operands(arrays: Any, name: str) -> list[Tensor]:

@@ -8,13 +8,13 @@ from typing import Any
 from ops import dims
 from ops.errors import ArgumentError, ShapeError
 from ops.types import normalize_axis, short
-from tracer.dispatch import apply
-from tracer.functions.applying import strong
+from tracer.dispatch.apply import apply
+from tracer.functions.elementwise import strong
 from tracer.functions.movement import expand_dims, ints, permute_dims, reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_over
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def _operands(x1: Any, x2: Any, name: str, least: int) -> tuple[Tensor, Tensor]:

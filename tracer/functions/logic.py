@@ -8,13 +8,13 @@ import numpy as np
 
 from ops.errors import DTypeError
 from ops.types import DEFAULT_INTEGER, is_floating, is_integer, short
-from tracer.dispatch import apply
-from tracer.functions.applying import elementwise, strong
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, copied, full
-from tracer.functions.data_types import finfo
+from tracer.functions.dtype_queries import finfo
+from tracer.functions.elementwise import elementwise, strong
 from tracer.functions.promotion import fits, number_type, prepare
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 # ---- comparisons ---------------------------------------------------------------------------------
 

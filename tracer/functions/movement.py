@@ -13,10 +13,10 @@ import numpy as np
 from ops import dims
 from ops.errors import ArgumentError, ShapeError
 from ops.types import broadcast_shapes, normalize_axes, normalize_axis, short
-from tracer.dispatch import apply
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import Shape, Size, as_shape, as_sizes, as_tensor
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Axes = int | Sequence[int]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from ops.errors import ArgumentError, TracerError
-from tracer.dispatch import located
+from tracer.core.source_lines import located
 
 P = ParamSpec("P")
 R = TypeVar("R")

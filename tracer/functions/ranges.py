@@ -10,10 +10,10 @@ import numpy as np
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.types import DEFAULT_FLOAT, DEFAULT_INTEGER, dtype_name, is_floating
-from tracer.dispatch import apply, constant
+from tracer.dispatch.apply import apply, constant
 from tracer.functions.creation import Size, as_tensor, cast
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 def _python_number(x: Any) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 
 from ops.errors import ArgumentError, ShapeError
 from ops.types import UNSIGNED, dtype_name, is_floating, normalize_axes, normalize_axis, short
-from tracer.dispatch import BUILDER, apply
-from tracer.functions.applying import as_floating, elementwise, strong
+from tracer.dispatch.apply import BUILDER, apply
 from tracer.functions.creation import as_tensor, cast
+from tracer.functions.elementwise import as_floating, elementwise, strong
 from tracer.functions.logic import as_truth
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 Axis = int | tuple[int, ...] | None
 

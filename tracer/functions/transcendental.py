@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracer.functions.applying import elementwise, unary_floating
+from tracer.functions.elementwise import elementwise, unary_floating
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 @public

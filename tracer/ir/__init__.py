@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as _typing
 
+from tracer.core.lazy_imports import lazily as _lazily
 from tracer.ir.literals import INLINE_LIMIT as INLINE_LIMIT
 from tracer.ir.literals import digest as digest
 from tracer.ir.printer import constants as constants
@@ -18,7 +19,6 @@ from tracer.ir.structure import fingerprint as fingerprint
 from tracer.ir.symbols import bind as bind
 from tracer.ir.symbols import places as places
 from tracer.ir.verifier import verify as verify
-from tracer.lazy import lazily as _lazily
 
 if _typing.TYPE_CHECKING:
     from tracer.ir.parser import parse as parse

@@ -16,7 +16,7 @@ from ops import table as table
 from ops.errors import ArgumentError, ParseError, TracerError
 from ops.operator import ArrayData, Attributes, Operator, find
 from ops.types import Type
-from tracer.graph import NOWHERE, Graph, Node, Origin, Value
+from tracer.ir.graph import NOWHERE, Graph, Node, Origin, Value
 from tracer.ir.reader import Constants, Reader
 from tracer.ir.verifier import MAXIMUM_NESTING, arity_problem
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from ops.forms import Form
 from ops.operator import ArrayData
-from tracer.graph import Graph, Node, Value
 from tracer.ir.forms import arrays, form_text
+from tracer.ir.graph import Graph, Node, Value
 from tracer.ir.literals import (
     FormatArray,
     array_text,

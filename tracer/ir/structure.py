@@ -15,7 +15,7 @@ from ops.dims import Dim
 from ops.forms import Form, Reference
 from ops.operator import ArrayData
 from ops.types import Type
-from tracer.graph import Graph, Value
+from tracer.ir.graph import Graph, Value
 from tracer.ir.literals import digest
 
 Record = tuple[Any, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ops.errors import TracerError, VerifyError
 from ops.operator import Operator, find
-from tracer.graph import Graph, Node, Value
+from tracer.ir.graph import Graph, Node, Value
 from tracer.ir.literals import attribute_text
 from tracer.ir.printer import line, lines, names
 

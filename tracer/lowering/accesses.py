@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ops.compute import Gather, Reduction, Scalar
 from ops.movement import contiguous_strides
-from tracer.graph import Value
+from tracer.ir.graph import Value
 from tracer.lowering.axes import Atom, Dims
 from tracer.lowering.groups import Group, Shape, Step
 from tracer.lowering.layout import Buffer, Layout

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Mapping
 
-from codegen import compile as kernels
 from codegen import gemm
+from codegen.cpu import compile as kernels
 from codegen.runtime import Program
 from ops.compute import Reduction, Replacement, Strided, View
 from ops.movement import contiguous_strides
 from ops.operator import lookup
 from ops.types import Type
-from tracer.graph import Graph, GraphBuilder, Node, Value
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value
 from tracer.lowering.axes import fresh
 from tracer.lowering.fuse import Fusion
 from tracer.lowering.groups import Group, Step

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codegen.memory import allocate
+from codegen.runtime.memory_pool import allocate
 from ops.compute import Gather, Host, Scatter
 from ops.errors import BoundsError, ShapeError, TracerError
-from tracer.graph import Graph, GraphBuilder, Node, Value, used
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value, used
 
 if TYPE_CHECKING:
-    from tracer.execution import Executable
+    from tracer.runtime.executable import Executable
 
 
 class IndexCheck:

@@ -24,7 +24,7 @@ from ops.compute import (
     View,
 )
 from ops.movement import contiguous_strides
-from tracer.graph import Graph, Node, Value
+from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.axes import Dims, Substitution, atoms_of, replace, unify
 from tracer.lowering.groups import Cut, Group, Shape, Step, substituted
 from tracer.lowering.order import Order

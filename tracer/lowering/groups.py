@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tracer.graph import Node, Value
+from tracer.ir.graph import Node, Value
 from tracer.lowering.axes import Atom, Dims, Substitution, atoms_of, replace
 
 

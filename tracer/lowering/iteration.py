@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Literal
 
-from codegen.spec import Axis, Operand
+from codegen.spec.kernel_spec import Axis, Operand
 from tracer.lowering.accesses import Access, Accesses
 from tracer.lowering.axes import Atom, Dims
 from tracer.lowering.groups import Group, Shape, Step

@@ -11,7 +11,7 @@ from typing import Any
 
 from ops.compute import Constant, Scalar
 from ops.types import is_floating
-from tracer.graph import Node, Value
+from tracer.ir.graph import Node, Value
 
 _COMPUTED_WITH = (0.0, 1.0, -1.0)  # by compilers
 

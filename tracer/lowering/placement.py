@@ -13,9 +13,9 @@ import numpy as np
 
 from ops.compute import Constant, Replacement, Size, Strided, View
 from ops.movement import contiguous_strides
+from ops.operator import run_reference
 from ops.types import Type
-from tracer.dispatch import run_reference
-from tracer.graph import Graph, Node, Value
+from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.accesses import Accesses
 from tracer.lowering.fuse import Fusion
 from tracer.lowering.groups import Group

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from codegen import compile as kernels
 from codegen import gemm
+from codegen.cpu import compile as kernels
 from codegen.errors import FunctionError
-from codegen.kernels import Kernel
 from codegen.runtime import AddressOf, HostCall, Row, Slot
+from codegen.toolchain.kernel_store import Kernel
 from ops.compute import Host
 from ops.errors import ArgumentError, TracerError
-from tracer.config import CONFIG
-from tracer.dispatch import run_reference
-from tracer.graph import Graph, Node
+from ops.operator import run_reference
+from tracer.core.config import CONFIG
+from tracer.ir.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.memory_plan import plan_memory
 from tracer.lowering.placement import Placement
@@ -163,7 +163,7 @@ def _kernel(bound: Bound) -> Kernel:
     """The kernel of a specification: machine code, unless kernels shall run as Python."""
     if CONFIG.compile:
         return kernels.compile_cpu(bound.spec, bound.schedule, bound.notes)
-    from codegen.python_kernel import python_kernel
+    from codegen.cpu.python_kernel import python_kernel
 
     return python_kernel(bound.spec, bound.schedule, bound.notes)
 

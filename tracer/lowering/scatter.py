@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from codegen.spec import Axis, KernelSpec, Let, Load, Operand, Schedule, Stage, Statement, Store
+from codegen.spec.kernel_spec import (
+    Axis,
+    KernelSpec,
+    Let,
+    Load,
+    Operand,
+    Schedule,
+    Stage,
+    Statement,
+    Store,
+)
 from ops.compute import Scatter
 from ops.reductions import lane
-from tracer.graph import Node, Value
+from tracer.ir.graph import Node, Value
 from tracer.lowering.groups import Group
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.specify import Bound

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.compute import Scalar
-from tracer.graph import Value
+from tracer.ir.graph import Value
 from tracer.lowering.axes import Atom, atoms_of
 from tracer.lowering.groups import Shape, Step
 

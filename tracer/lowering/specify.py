@@ -13,10 +13,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from codegen.schedule import schedule_for
-from codegen.spec import Combine, Fold, KernelSpec, Load, Schedule, Stage, Statement, Store
+from codegen.spec.kernel_spec import (
+    Combine,
+    Fold,
+    KernelSpec,
+    Load,
+    Schedule,
+    Stage,
+    Statement,
+    Store,
+)
+from codegen.spec.schedule_choice import schedule_for
 from ops.compute import Effort, Scalar, ScalarFunction
-from tracer.graph import Value
+from tracer.ir.graph import Value
 from tracer.lowering.accesses import Access, Accesses
 from tracer.lowering.groups import Group, Shape, Step
 from tracer.lowering.iteration import Iteration

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from codegen.spec import Combine, Fold, Index, Let, Load, Statement
+from codegen.spec.kernel_spec import Combine, Fold, Index, Let, Load, Statement
 from ops.compute import Folding, Gather, Reduction
 from ops.reductions import lane
 from ops.types import Type
-from tracer.graph import Value
+from tracer.ir.graph import Value
 from tracer.lowering.accesses import Access, Accesses, scalar_text
 from tracer.lowering.axes import Atom, Dims
 from tracer.lowering.groups import Step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.compute import Gather, Reduction, Scalar, View
-from tracer.graph import Node, Value
+from tracer.ir.graph import Node, Value
 from tracer.lowering.axes import Dims, atoms_of, fresh, view_maps
 from tracer.lowering.groups import Step
 

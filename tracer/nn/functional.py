@@ -13,14 +13,14 @@ from ops.types import normalize_axis, short
 from tracer.functions import (
     activation,
     arithmetic,
-    indexing,
+    gather_scatter,
     joining,
     linear_algebra,
     logic,
     transcendental,
 )
-from tracer.functions.applying import as_floating
 from tracer.functions.creation import as_tensor
+from tracer.functions.elementwise import as_floating
 from tracer.functions.movement import ints, matrix_transpose
 from tracer.functions.public import public
 from tracer.functions.reductions import sum as sum_over
@@ -34,7 +34,7 @@ from tracer.nn.losses import l1_loss as l1_loss
 from tracer.nn.losses import mse_loss as mse_loss
 from tracer.nn.losses import nll_loss as nll_loss
 from tracer.nn.losses import smooth_l1_loss as smooth_l1_loss
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 # ---- activations ---------------------------------------------------------------------------------
 
@@ -169,12 +169,12 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor
     tensor([[4., 5.],
             [0., 1.]])
     """
-    w, indices = as_tensor(weight), indexing.as_indices(input)
+    w, indices = as_tensor(weight), gather_scatter.as_indices(input)
     if w.ndim != 2:
         raise ShapeError(
             f"embedding: the weight must be (num_embeddings, embedding_dim), got {short(w.type)}"
         )
-    rows = indexing.take(w, indices, 0)
+    rows = gather_scatter.take(w, indices, 0)
     if padding_idx is None:
         return rows
     place = normalize_axis(padding_idx, int(w.type.shape[0]), "padding_idx")
@@ -191,7 +191,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
     tensor([[0, 0, 1],
             [1, 0, 0]])
     """
-    return indexing.one_hot(tensor, None if num_classes == -1 else num_classes, dtype="int64")
+    return gather_scatter.one_hot(tensor, None if num_classes == -1 else num_classes, dtype="int64")
 
 
 @public
@@ -227,7 +227,7 @@ def rms_norm(
     >>> tracer.nn.functional.rms_norm([3.0, 4.0], (2,), eps=0.0)
     tensor([0.84852815, 1.1313709 ])
     """
-    from tracer.functions.data_types import finfo
+    from tracer.functions.dtype_queries import finfo
 
     x = as_floating(input)
     epsilon = float(finfo(x.type.dtype).eps) if eps is None else eps

@@ -12,7 +12,7 @@ from typing import Any
 
 from ops.errors import ArgumentError, GradError
 from ops.types import Type, short
-from tracer.autograd.history import Node, edge_of, next_sequence
+from tracer.autograd.argument_trees import flatten, unflatten
 from tracer.autograd.hooks import (
     HookIdentity,
     HookTable,
@@ -20,12 +20,12 @@ from tracer.autograd.hooks import (
     replaced,
     require_callable,
 )
-from tracer.autograd.variables import flatten, unflatten
-from tracer.dispatch import Unsaved, located
-from tracer.modes import MODES
-from tracer.source import here, name_of
-from tracer.tensor import Tensor
-from tracer.views import frozen
+from tracer.autograd.tape import Node, edge_of, next_sequence
+from tracer.core.source_lines import located, name_of
+from tracer.dispatch.apply import Unsaved
+from tracer.dispatch.view_updates import frozen
+from tracer.tensors.modes import MODES, here
+from tracer.tensors.tensor import Tensor
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -356,4 +356,4 @@ def _refuse_changes(passed: Sequence[Tensor], marks: Sequence[Any], module: Any)
 
 def _mark(x: Tensor) -> Any:
     """What is another one after a change in place."""
-    return x._version if MODES.recorder is None else MODES.recorder.value_of(x)
+    return MODES.interpreter.version_of(x)

@@ -16,9 +16,9 @@ from tracer import random
 from tracer.functions.creation import full
 from tracer.functions.public import public
 from tracer.functions.ranges import eye
-from tracer.modes import no_grad
-from tracer.recording import assign
-from tracer.tensor import Tensor
+from tracer.functions.state_values import assign
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.tensor import Tensor
 
 _GAINS = {
     "linear": 1.0,

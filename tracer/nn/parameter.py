@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tracer.parameter import Parameter as Parameter
+from tracer.tensors.parameter import Parameter as Parameter

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.core.source_lines import located
 
 
 def size(name: str, value: Any) -> int:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
-from tracer.parameter import Parameter
-from tracer.tensor import Tensor
+from tracer.core.source_lines import located
+from tracer.tensors.parameter import Parameter
+from tracer.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracer.nn.module import Module

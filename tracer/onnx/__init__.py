@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as _typing
 
-from tracer.lazy import lazily as _lazily
+from tracer.core.lazy_imports import lazily as _lazily
 from tracer.onnx.api import DEFAULT_OPSET as DEFAULT_OPSET
 from tracer.onnx.api import OPSETS as OPSETS
 from tracer.onnx.api import export as export

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ops.errors import ExportError
-from tracer.graph import Graph
 from tracer.ir import to_text
+from tracer.ir.graph import Graph
 from tracer.ir.symbols import bind
 from tracer.nn.module import Module
 from tracer.onnx.dynamic import NONE, Aliases

@@ -16,7 +16,7 @@ from ops.errors import ExportError, TracerError
 from ops.forms import SUFFIXES
 from ops.operator import TABLE, Application, ArrayData, RuleBuilder
 from ops.types import Shape, Type, dtype_name, is_floating, is_integer, numpy_dtype
-from tracer.graph import NOWHERE, Origin
+from tracer.ir.graph import NOWHERE, Origin
 from tracer.onnx.dtypes import Detour, detour
 from tracer.onnx.reductions import EXTREMES, limit, reduce
 from tracer.onnx.schemas import Schema, bind, output_dtypes, schema

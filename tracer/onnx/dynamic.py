@@ -13,8 +13,8 @@ from typing import Any
 from ops.dims import Dim
 from ops.errors import ExportError
 from ops.types import Type
-from tracer.tensor import intern
-from tracer.tracing.signature import Leaf
+from tracer.tensors.tensor import intern
+from tracer.tracing.arguments.signature import Leaf
 
 
 @dataclass(frozen=True, slots=True)

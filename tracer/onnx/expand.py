@@ -15,8 +15,8 @@ from dataclasses import replace
 from ops.compute import Composite, Control
 from ops.errors import ExportError
 from ops.operator import Expanded
-from tracer.calls import inlined
-from tracer.graph import Graph, GraphBuilder, Node, Value, application, rebuild
+from tracer.ir.call_sites import inlined
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value, application, rebuild
 
 # Decompositions that use composites are expanded again; deeper than this, they go round in circles.
 _DEEPEST = 20

@@ -14,7 +14,7 @@ import onnx
 from ops.errors import ExportError, TracerError
 from ops.operator import Application, ArrayData, Expanded, Rule, Unsupported
 from ops.types import Type, dtype_name, short
-from tracer.graph import NOWHERE, Graph, Node, Value
+from tracer.ir.graph import NOWHERE, Graph, Node, Value
 from tracer.ir.printer import names
 from tracer.ir.symbols import places
 from tracer.onnx.builder import OnnxBuilder

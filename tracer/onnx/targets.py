@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ExportError
-from tracer.graph import Graph, GraphBuilder, Value
-from tracer.modes import no_grad
+from tracer.ir.graph import Graph, GraphBuilder, Value
 from tracer.nn.module import Module
 from tracer.onnx.dynamic import NONE, Aliases, with_symbols
-from tracer.tensor import Tensor
-from tracer.tracing.access import Path
-from tracer.tracing.guards import build_guard
-from tracer.tracing.record import NeedNumber, record
-from tracer.tracing.recorded import Output, Recorded
-from tracer.tracing.signature import Leaf, flatten, leaf_names, leaf_of
-from tracer.tracing.traced import TracedFunction
-from tracer.view_links import part_of
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.tensor import Tensor
+from tracer.tensors.view import part_of
+from tracer.tracing.arguments.signature import Leaf, flatten, leaf_names, leaf_of
+from tracer.tracing.programs.guards import build_guard
+from tracer.tracing.recording.trace import NeedNumber, record
+from tracer.tracing.recording.trace_result import Output, Recorded
+from tracer.tracing.state.object_paths import Path
+from tracer.tracing.traced_function import TracedFunction
 
 
 @dataclass(frozen=True, slots=True)

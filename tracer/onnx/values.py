@@ -10,7 +10,7 @@ from typing import Any
 
 from ops.errors import ExportError
 from ops.types import Shape, Type
-from tracer.graph import NOWHERE, Origin
+from tracer.ir.graph import NOWHERE, Origin
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing as _typing
 
-from tracer.lazy import lazily as _lazily
+from tracer.core.lazy_imports import lazily as _lazily
 from tracer.optim.adam import Adam as Adam
 from tracer.optim.adam import AdamW as AdamW
 from tracer.optim.optimizer import Optimizer as Optimizer

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import apply, located
+from tracer.core.source_lines import located
+from tracer.dispatch.apply import apply
 from tracer.functions.arithmetic import maximum, sqrt
 from tracer.functions.creation import cast
 from tracer.functions.promotion import number
+from tracer.functions.state_values import assign, is_nonzero, scalar
 from tracer.optim.optimizer import Optimizer
 from tracer.optim.options import Options, checked
-from tracer.recording import assign, is_nonzero, scalar
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class Adam(Optimizer):

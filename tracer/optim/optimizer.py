@@ -13,14 +13,14 @@ import numpy as np
 
 from ops.errors import ArgumentError, DTypeError
 from ops.types import is_floating, short
-from tracer.dispatch import located
+from tracer.core.source_lines import located
 from tracer.functions.creation import cast
 from tracer.functions.public import public
-from tracer.modes import enable_grad, no_grad
+from tracer.functions.state_values import Array, assign, fitted, write
 from tracer.optim.options import Options, plain
-from tracer.recording import assign
-from tracer.state import Array, fitted, outside_traces, write
-from tracer.tensor import Tensor
+from tracer.tensors.grad_mode import enable_grad, no_grad
+from tracer.tensors.modes import outside_traces
+from tracer.tensors.tensor import Tensor
 
 
 class Optimizer:

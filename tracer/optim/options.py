@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
-from tracer.state import outside_traces
+from tracer.core.source_lines import located
+from tracer.tensors.modes import outside_traces
 
 
 class Options(dict[str, Any]):

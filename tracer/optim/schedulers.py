@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.core.source_lines import located
 from tracer.optim.optimizer import Optimizer
-from tracer.state import outside_traces
+from tracer.tensors.modes import outside_traces
 
 
 class LRScheduler:

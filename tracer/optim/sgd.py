@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.core.source_lines import located
+from tracer.functions.state_values import assign, is_nonzero, scalar
 from tracer.optim.optimizer import Optimizer
 from tracer.optim.options import Options, checked
-from tracer.recording import assign, is_nonzero, scalar
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class SGD(Optimizer):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tracer.config import CONFIG
-from tracer.graph import Graph
+from tracer.core.config import CONFIG
+from tracer.ir.graph import Graph
+from tracer.passes.common_subexpressions import share_subexpressions
 from tracer.passes.dead_code import remove_dead_code
 from tracer.passes.decompose import decompose
-from tracer.passes.inline import inline_calls
+from tracer.passes.inline_calls import inline_calls
+from tracer.passes.rematerialize_scalars import spread_scalars
 from tracer.passes.simplify import simplify
-from tracer.passes.spread import spread_scalars
-from tracer.passes.subexpressions import share_subexpressions
 
 Pass = Callable[[Graph], Graph]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracer.graph import Graph, used
+from tracer.ir.graph import Graph, used
 
 
 def remove_dead_code(graph: Graph) -> Graph:

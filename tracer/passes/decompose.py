@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ops.compute import Composite
 from ops.operator import Application
-from tracer.graph import Graph, GraphBuilder, Node, Value, rebuild
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value, rebuild
 
 
 def decompose(graph: Graph) -> Graph:

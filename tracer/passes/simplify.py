@@ -11,9 +11,8 @@ from typing import Any
 
 from ops.compute import Constant, Replacement, Scalar, Strided, View
 from ops.movement import contiguous_strides
-from ops.operator import ArrayData
-from tracer.dispatch import run_reference
-from tracer.graph import Graph, GraphBuilder, Node, Value, rebuild
+from ops.operator import ArrayData, run_reference
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value, rebuild
 
 Producers = dict[Value, Node]
 Rule = Callable[[GraphBuilder, Node, Sequence[Value], Producers], Value | None]

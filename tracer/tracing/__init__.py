@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracer.tracing.paths import PathReport as PathReport
-from tracer.tracing.programs import Timings as Timings
-from tracer.tracing.traced import TracedFunction as TracedFunction
-from tracer.tracing.traced import trace as trace
+from tracer.tracing.programs.cache import Timings as Timings
+from tracer.tracing.programs.paths import PathReport as PathReport
+from tracer.tracing.traced_function import TracedFunction as TracedFunction
+from tracer.tracing.traced_function import trace as trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.errors import ArgumentError
 from tracer.nn import functional as F
 from tracer.nn.module import Module
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class ReLU(Module):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.core.source_lines import located
 from tracer.nn.module import Module
 
 

@@ -9,8 +9,8 @@ from tracer import random
 from tracer.nn import functional as F
 from tracer.nn.module import Module
 from tracer.nn.sizes import size
-from tracer.parameter import Parameter
-from tracer.tensor import Tensor
+from tracer.tensors.parameter import Parameter
+from tracer.tensors.tensor import Tensor
 
 
 class Linear(Module):

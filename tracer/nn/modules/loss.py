@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.core.source_lines import located
 from tracer.nn import functional as F
 from tracer.nn.module import Module
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class _Loss(Module):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ops.errors import ArgumentError
-from tracer.dispatch import located
+from tracer.core.source_lines import located
 from tracer.nn import functional as F
 from tracer.nn.module import Module
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class Dropout(Module):

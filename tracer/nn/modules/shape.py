@@ -11,7 +11,7 @@ from tracer.functions.creation import as_tensor
 from tracer.functions.movement import reshape
 from tracer.functions.public import public
 from tracer.nn.module import Module
-from tracer.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class Identity(Module):

@@ -7,13 +7,13 @@ from typing import Any
 from ops.errors import ShapeError
 from ops.types import normalize_axis
 from tracer import random
-from tracer.dispatch import located
-from tracer.modes import no_grad
+from tracer.core.source_lines import located
 from tracer.nn import functional as F
 from tracer.nn.module import Module
 from tracer.nn.sizes import size
-from tracer.parameter import Parameter
-from tracer.tensor import Tensor
+from tracer.tensors.grad_mode import no_grad
+from tracer.tensors.parameter import Parameter
+from tracer.tensors.tensor import Tensor
 
 
 class Embedding(Module):

@@ -1,0 +1,96 @@
+"""Positions in the iteration space as text, for both printers: axes from a row number, parts from
+an inner index, the position in the whole space, and the order in which lanes of partial results
+merge.
+
+Knows analysed specifications only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from codegen.spec.analysis import Analysis
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """What the printers call positions. `row`: the variable with the row number."""
+
+    facts: Analysis
+
+    @property
+    def row(self) -> str:
+        """The variable that holds the row number: the axis itself where there is one."""
+        rows = self.facts.rows
+        return rows[0] if len(rows) == 1 else "row"
+
+    @property
+    def n_rows(self) -> str:
+        """The number of rows."""
+        return "*".join(f"n_{a}" for a in self.facts.rows) or "1"
+
+    @property
+    def inner(self) -> str:
+        """The variable of the inner axis, "" without one."""
+        return self.facts.inner or ""
+
+    @property
+    def n_inner(self) -> str:
+        """The size of the inner axis."""
+        return f"n_{self.inner}"
+
+    def row_axes(self, used: set[str]) -> list[str]:
+        """Lines that give the row axes from the row number, if any is used."""
+        rows = self.facts.rows
+        if len(rows) < 2 or not used & set(rows):
+            return []
+        return _split("row", rows, used | {rows[0]}, lambda x, n: f"{x} // {n}")
+
+    def parts(self, whole: str, used: set[str], divide: Callable[[str, str], str]) -> list[str]:
+        """Lines that give the used parts of the inner axis, from the inner index `whole`."""
+        parts = self.facts.parts
+        if not used & set(parts):
+            return []
+        if len(parts) == 1:
+            return [f"{parts[0]} = {whole}"]
+        return _split(whole, parts, used, divide)
+
+    def place(self, looped: bool) -> tuple[str, str]:
+        """The row-major position in the whole iteration space, and the number of positions."""
+        n = self.n_inner
+        if not looped:
+            return (self.row, self.n_rows) if self.facts.rows else ("0", "1")
+        if not self.facts.rows:
+            return self.inner, n
+        return f"{self.row}*{n} + {self.inner}", f"{self.n_rows}*{n}"
+
+    def task_place(self, looped: bool) -> str:
+        """Where a task of a fold over the rows keeps its partial result."""
+        return f"task*{self.n_inner} + {self.inner}" if looped else "task"
+
+
+# Partial results of 16 lanes in the order of their bits read backwards: neighbours are then l and
+# l+8, pairs of neighbours l and l+4 ...
+PART_OF_NUMBER = (
+    "turned = (number & 1) << 3 | (number & 2) << 1 | (number & 4) >> 1 | (number & 8) >> 3",
+    "part = (number & -16) | turned",
+)
+
+
+def _split(
+    whole: str, names: tuple[str, ...], used: set[str], divide: Callable[[str, str], str]
+) -> list[str]:
+    """Mixed-radix digits of `whole`, the last name fastest; only what the used ones need."""
+    lines, rest = [], whole
+    for k in range(len(names) - 1, 0, -1):
+        name = names[k]
+        earlier = used & set(names[:k])
+        if not earlier and name not in used:
+            break
+        quotient = names[0] if k == 1 else f"{names[k - 1]}_rest"
+        lines.append(f"{quotient} = {divide(rest, f'n_{name}')}")
+        if name in used:
+            lines.append(f"{name} = {rest} - {quotient}*n_{name}")
+        rest = quotient
+    return lines

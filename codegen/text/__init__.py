@@ -1,0 +1,1 @@
+"""Writing Python source. Must not know what it computes."""

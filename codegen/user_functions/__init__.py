@@ -1,0 +1,4 @@
+"""Functions of numbers that the user wrote, called from kernels.
+
+Knows their contents and Numba. Must not know programs.
+"""

@@ -1,0 +1,5 @@
+"""The Tensor: an array or a value of a trace, its flags, and what it is a view of.
+
+Knows element types and memory. Must not know how operators are applied, recorded or differentiated: functions and gradient
+methods are attached from above.
+"""

@@ -1,0 +1,151 @@
+"""What distinguishes calls: the tree of the arguments, and for each leaf its type or its value.
+
+Tensors, arrays and Python floats are inputs of the program; everything else is static and compared by value, or by identity
+when it is no plain value (a module, a function).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optree
+
+from ops.errors import ArgumentError, TraceError
+from ops.types import Type, short
+from tracer.autograd.hooks import state_of
+from tracer.tensors.modes import Flag, Untracked
+from tracer.tensors.tensor import Tensor, intern
+from tracer.tracing.state.assigned_places import is_used_up
+
+_PLAIN = (bool, int, str, bytes, type(None), complex)
+NAMESPACE = "tracer"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One argument leaf: "tensor", "array", "float" (inputs), "static" (by value), "object" (by identity), or "alias": the same
+    Tensor or array as an earlier leaf, whose number is the value.
+
+    `value` of a tensor that requires a gradient: its hooks, or that it has a history.
+    """
+
+    kind: str
+    type: Type | None = None
+    requires_grad: Flag = False
+    value: Any = None
+
+    def __str__(self) -> str:
+        if self.kind == "alias":
+            return f"argument {self.value + 1} again"
+        if self.type is not None:
+            mark = f" {self.requires_grad}" if isinstance(self.requires_grad, Untracked) else ""
+            return "float" if self.kind == "float" else short(self.type) + mark
+        return repr(self.value)[:60]
+
+
+FLOAT = Leaf("float", Type("float64", (), True))
+
+
+class _Same:
+    """An object compared by identity."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object_: Any) -> None:
+        self.object = object_
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.object is other.object
+
+    def __hash__(self) -> int:
+        return id(self.object)
+
+    def __repr__(self) -> str:
+        return f"{type(self.object).__name__} at {id(self.object):#x}"
+
+
+class _Value:
+    """A plain value together with its class: 1, True and 1.0 are three."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Value)
+            and type(self.value) is type(other.value)
+            and repr(self.value) == repr(other.value)
+        )
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def leaf_of(x: Any, static: bool = False) -> Leaf:
+    """How an argument leaf enters the signature. `static`: a float is compared by value too."""
+    if isinstance(x, Tensor):
+        if x._value is not None:
+            raise TraceError(
+                f"a Tensor {short(x.type)} of a trace that is over is passed to a traced function; it has no data: return "
+                "it from the traced function that made it instead of keeping it"
+            )
+        if x._view is not None:
+            x._current()  # its flags follow the base
+        arrival = arrival_of(x) if x._requires_grad is True else None
+        return Leaf("tensor", intern(x.type.strong()), x._requires_grad, arrival)
+    if isinstance(x, np.ndarray):
+        return Leaf("array", intern(Type.of(x)))
+    if type(x) is float:
+        return Leaf("static", value=_Value(x)) if static else FLOAT
+    if isinstance(x, np.generic):
+        return Leaf("array", intern(Type.of(np.asarray(x))))
+    if isinstance(x, (*_PLAIN, float)):
+        return Leaf("static", value=_Value(x))
+    if is_used_up(x):
+        raise ArgumentError(
+            f"a traced function was given a {type(x).__name__}, whose elements can be taken once; pass a list or a tuple"
+        )
+    return Leaf("object", value=_Same(x))
+
+
+def has_history(leaf: Leaf) -> bool:
+    """Whether an argument requires a gradient and is no leaf."""
+    return leaf.kind == "tensor" and leaf.requires_grad is True and leaf.value == ()
+
+
+def arrival_of(x: Tensor) -> tuple[Any, ...] | None:
+    """What the gradient of an argument meets: the hooks of a leaf, None for none; () is another way back than a leaf's."""
+    return () if x.grad_fn is not None else state_of(x) or None
+
+
+def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    """Leaves and tree of arguments; None is a leaf."""
+    try:
+        whole: Any = (args, kwargs)
+        leaves, tree = optree.tree_flatten(whole, none_is_leaf=True, namespace=NAMESPACE)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"the arguments are no tree that can be flattened: {error}") from None
+    return leaves, tree
+
+
+def leaf_names(
+    args: tuple[Any, ...], kwargs: dict[str, Any], parameters: tuple[str, ...]
+) -> list[str]:
+    """A readable name for each leaf: the parameter, with the way inside it."""
+    whole: Any = (args, kwargs)
+    paths, _, _ = optree.tree_flatten_with_path(whole, none_is_leaf=True, namespace=NAMESPACE)
+    names = []
+    for path in paths:
+        which, first, *rest = path
+        head = str(first)
+        if which == 0:
+            head = parameters[first] if first < len(parameters) else f"argument{first}"
+        names.append(".".join([head, *map(str, rest)]))
+    return names
