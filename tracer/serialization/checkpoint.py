@@ -75,7 +75,8 @@ def save_checkpoint(
     not: save after a step. `extra`: anything that JSON holds, such as the epoch or a scheduler's
     `state_dict()`.
 
-    The file appears complete or not at all. Raises `CheckpointError` if it cannot be written. Raises `ArgumentError` for what cannot be saved.
+    The file appears complete or not at all. Raises `CheckpointError` if it cannot be written,
+    `ArgumentError` for what cannot be saved.
 
     >>> model = tracer.nn.Linear(2, 1)
     >>> optimizer = tracer.optim.Adam(model.parameters())
