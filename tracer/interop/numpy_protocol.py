@@ -151,41 +151,43 @@ def _parameters(function: Function) -> tuple[tuple[str, ...], dict[str, Any]]:
     return needed, {p.name: p.default for p in fixed if p.default is not p.empty}
 
 
+@functools.cache
+def _binding(
+    ours: Function, theirs: Function
+) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """NumPy's operands, its options with their defaults, those of them that ours takes, and all that ours takes."""
+    needed, defaults = _parameters(theirs)
+    taken = _parameters(ours)[1]
+    usual = {k: v for k, v in defaults.items() if k in taken and v is not np._NoValue}
+    return needed, defaults, usual, taken
+
+
 def _call(function: Function, theirs: Function, args: Any, kwargs: Any) -> Any:
     """A function of ours with the arguments of NumPy's: operands by position, options by name.
 
     NumPy has seen that they fit. `out` is written to, and a `dtype` that ours does not take is that of the first operand.
     """
     name = f"numpy.{theirs.__name__}"
-    needed, defaults = _parameters(theirs)
-    ours = _parameters(function)[1]
-    given = dict(kwargs)
-    if needed:
-        given |= zip((*needed, *defaults), args, strict=False)
+    needed, defaults, usual, taken = _binding(function, theirs)
+    operands, given, options, out = list(args), kwargs, dict(usual), None
+    if needed:  # else any number of operands
+        given = dict(zip((*needed, *defaults), args, strict=False)) | kwargs
         operands = [given.pop(operand) for operand in needed]
-    else:  # any number of them
-        operands = list(args)
-    out = given.pop("out", None)
-    if given.get("dtype") is not None and "dtype" in defaults and "dtype" not in ours:
-        operands[0] = cast(as_tensor(operands[0]), dtype_name(given.pop("dtype")))
     for option, value in given.items():
-        if (
-            option not in ours
-            and option not in IGNORED
-            and not _is_default(value, defaults, option)
-        ):
-            raise ArgumentError(f"{name} on a Tensor takes no argument {option!r}")
-    options = {
-        option: bool(value) if option == "keepdims" else value
-        for option, value in (defaults | given).items()
-        if option in ours and value is not np._NoValue
-    }
+        if option == "out":
+            out = value
+        elif option in taken:
+            if value is not np._NoValue:
+                options[option] = bool(value) if option == "keepdims" else value
+        elif option not in IGNORED and not _is_default(value, defaults.get(option)):
+            if option != "dtype" or option not in defaults:
+                raise ArgumentError(f"{name} on a Tensor takes no argument {option!r}")
+            operands[0] = cast(as_tensor(operands[0]), dtype_name(value))
     result = function(*operands, **options)
     return result if out is None else write_out(out, result, name)
 
 
-def _is_default(value: Any, defaults: dict[str, Any], option: str) -> bool:
-    default = defaults.get(option)
+def _is_default(value: Any, default: Any) -> bool:
     return value is None or value is default or (isinstance(value, str) and value == default)
 
 
