@@ -17,7 +17,12 @@ from ops.types import Type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A value: what one input or one output of a node holds."""
+    """A value: what one input or one output of a node holds.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> str(graph.inputs[0].type)
+    'Double(2)'
+    """
 
     type: Type
 
@@ -27,7 +32,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a node comes from: module path, the user's file:line, and whether it computes a gradient of that line."""
+    """Where a node comes from: module path, the user's file:line, and whether it computes a gradient of that line.
+
+    >>> graph = tracer.onnx.to_graph(tracer.nn.ReLU(), tracer.zeros(3)).graph
+    >>> graph.nodes[0].origin.scope
+    'ReLU'
+    """
 
     scope: str = ""
     source: str = ""
@@ -39,7 +49,12 @@ NOWHERE = Origin()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One application of an operator."""
+    """One application of an operator.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> graph.nodes[0].op.name, graph.nodes[0].inputs == graph.inputs
+    ('Neg', True)
+    """
 
     op: Operator
     inputs: tuple[Value, ...]
@@ -72,6 +87,10 @@ class Graph:
     """Inputs, nodes in an order in which every value is defined before it is used, outputs.
 
     `input_names`: one for each input, "" for none. `name`: of what was traced.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> graph.input_names, len(graph.nodes), graph.outputs[0].type
+    (('x',), 1, Type(dtype='float64', shape=(2,), weak=False))
     """
 
     inputs: tuple[Value, ...]
@@ -113,7 +132,14 @@ class Graph:
 
 
 class GraphBuilder(RuleBuilder):
-    """Builds one graph. `op` infers types and appends a node; `origin` is what new nodes get."""
+    """Builds one graph. `op` infers types and appends a node; `origin` is what new nodes get.
+
+    >>> g = tracer.ir.GraphBuilder("double")
+    >>> x = g.input(tracer.zeros(2).type, "x")
+    >>> graph = g.build([g.Add(x, x)])
+    >>> tracer.interpret.interpret(graph, [np.ones(2, np.float32)])
+    [array([2., 2.], dtype=float32)]
+    """
 
     def __init__(self, name: str = "") -> None:
         self.name = name
