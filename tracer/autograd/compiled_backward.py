@@ -12,17 +12,18 @@ from typing import Any
 from ops.errors import GradError
 from ops.types import Type, short
 from tracer.autograd.graph import packed, unpacked
-from tracer.autograd.tape import Node, changed_at, edge_of, next_sequence
+from tracer.autograd.tape import Node as HistoryNode
+from tracer.autograd.tape import changed_at, edge_of, next_sequence
 from tracer.dispatch.apply import Unsaved
 from tracer.ir.call_sites import Applied
-from tracer.ir.graph import Graph
+from tracer.ir.graph import Graph, Node, evaluate
 from tracer.passes.inline_calls import inline_calls
 from tracer.tensors.grad_mode import no_grad
 from tracer.tensors.modes import MODES, here
 from tracer.tensors.tensor import Tensor
 
 
-class CompiledNode(Node):
+class CompiledNode(HistoryNode):
     """The history of a compiled program's results: its gradients are another compiled program.
 
     `graph`: from residuals and cotangents to gradients of `sources`. `again`, if given, makes the outputs anew from Tensors that
@@ -135,7 +136,7 @@ class CompiledNode(Node):
 _ANY = Type("float32")
 
 
-class Outside(Node):
+class Outside(HistoryNode):
     """The history, inside a trace, of an argument that has one outside: the walk goes on there when the program has run."""
 
     __slots__ = ("label", "leaf")
@@ -170,25 +171,22 @@ def replay(
     applied: Mapping[Any, Applied] | None = None,
 ) -> list[Tensor]:
     """The graph's nodes applied to Tensors, with history: for gradients of gradients. `applied`: of calls of Functions."""
-    known = dict(zip(graph.inputs, inputs, strict=True))
-    for node in graph.nodes:
-        operands = [known[v] for v in node.inputs]
+
+    def apply(node: Node, operands: tuple[Tensor, ...]) -> Sequence[Tensor]:
         if applied is not None and node in applied:
-            outputs = _applied_again(node, applied[node], operands, builder)
-        elif node.blocks:
+            return _applied_again(node, applied[node], operands, builder)
+        if node.blocks:
             raise GradError(
                 f"a gradient of a gradient goes through {node.op.name} at {node.source}, which has no reverse"
             )
-        else:
-            outputs = builder.op(node.op.name, *operands, **node.attrs)
-        known.update(
-            zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True)
-        )
-    return [known[v] for v in graph.outputs]
+        outputs = builder.op(node.op.name, *operands, **node.attrs)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
+
+    return evaluate(graph, inputs, apply, release=True)
 
 
 def _applied_again(
-    node: Any, how: Applied, operands: list[Tensor], builder: Any
+    node: Node, how: Applied, operands: Sequence[Tensor], builder: Any
 ) -> tuple[Any, ...]:
     """A call of a Function: its results from the Function itself; what else is used of its inside has no history."""
     result = how.again(operands[: how.inputs])
