@@ -222,9 +222,14 @@ def _attributed(node: Node) -> AbstractContextManager[None]:
     return nullcontext() if MODES.anomaly is None else anomaly.within(node)
 
 
-def is_used_up(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
-    """Whether a walk back from outputs comes, on its way to inputs, to what an earlier backward has used up."""
+def nodes_between(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Node]:
+    """The nodes on the ways back from outputs to inputs, in the order of recording."""
     walk = Walk((), (), inputs, inputs_are_ends=True)
     leaves = {id(x) for x in inputs if x.is_leaf}
     nodes = walk._leading_to(leaves, walk._reachable(outputs))
-    return any(node.released for node, below in nodes.items() if below)
+    return [node for node, below in nodes.items() if below]
+
+
+def is_used_up(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
+    """Whether a walk back from outputs comes, on its way to inputs, to what an earlier backward has used up."""
+    return any(node.released for node in nodes_between(outputs, inputs))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ops.errors import GradError
-from ops.operator import Application, Attributes, NoGradient, Operator, ZeroGradient
+from ops.operator import Application, Attributes, Operator
 from ops.types import Type, is_floating, short
 from tracer.autograd.graph import Packed
 from tracer.autograd.hooks import (
@@ -23,7 +23,8 @@ from tracer.autograd.hooks import (
 )
 from tracer.dispatch.apply import BUILDER, Unsaved
 from tracer.dispatch.view_updates import HISTORY, frozen, snapshot
-from tracer.ir.graph import GraphBuilder, Value
+from tracer.ir.differentiation import pullback
+from tracer.ir.graph import Graph, GraphBuilder, Value, used
 from tracer.tensors.modes import INFERENCE, MODES, here
 from tracer.tensors.tensor import Tensor
 
@@ -196,15 +197,6 @@ class Node:
                 f"backward a second time through {self.op.name} at {self.origin.source}: its saved Tensors are gone; "
                 "call the first backward with retain_graph=True"
             )
-        if isinstance(self.op.vjp, NoGradient):
-            raise GradError(
-                f"{self.op.name} has no gradient: {self.op.vjp.reason}; recorded at {self.origin.source}"
-            )
-        if isinstance(self.op.vjp, ZeroGradient):
-            return tuple(
-                builder.zeros(x.type) if need else None
-                for x, need in zip(self.inputs, self.needs, strict=True)
-            )
         outputs = []
         for number, y in enumerate(self.outputs):
             if isinstance(y, Tensor | Packed):
@@ -212,8 +204,7 @@ class Node:
                 y._requires_grad, y._grad_fn, y.output_number = True, self, number
             outputs.append(y)
         n = Application(self.saved_inputs(), tuple(outputs), self.attrs, cotangents, self.needs)
-        result: Sequence[Any] = self.op.vjp(builder, n)  # type: ignore[operator]
-        return result
+        return pullback(builder, self.op, n, self.origin.source)
 
     def __repr__(self) -> str:
         return f"<{self.name()}>"
@@ -278,10 +269,8 @@ def _find_saved(
     xs, ys = [Value(t) for t in inputs], [Value(t) for t in outputs]
     dys = tuple(Value(t) for t in outputs)
     grads = op.vjp(builder, Application(tuple(xs), tuple(ys), attrs, dys, needs))
-    needed = {g for g, need in zip(grads, needs, strict=False) if need and g is not None}
-    for node in reversed(builder.nodes):
-        if any(v in needed for v in node.outputs):
-            needed.update(node.inputs)
+    wanted = [g for g, need in zip(grads, needs, strict=False) if need and g is not None]
+    _, needed = used(Graph((), tuple(builder.nodes), tuple(wanted)))
     return tuple(x in needed for x in xs), tuple(y in needed for y in ys)
 
 
