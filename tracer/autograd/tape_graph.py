@@ -60,7 +60,7 @@ class _TapeGraph:
     def add(self, node: TapeNode) -> bool:
         """Whether the node fits: each value has one type and is one value of the trace."""
         operands = []
-        for x, state, edge in zip(node.inputs, node.states, node.edges, strict=True):
+        for x, state, edge in zip(node.inputs, node.states, node.edges, strict=False):
             v = self.value(_key(edge), x)
             if v.type != x.type or not (isinstance(x, Unsaved) or self._is(v, state)):
                 return False

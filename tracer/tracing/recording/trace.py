@@ -76,7 +76,7 @@ def record(
         placeholder._requires_grad = leaf.requires_grad
         source = placeholder
         if has_history(leaf):  # as it comes in: the placeholder may be changed in place
-            placeholder._grad_fn = Outside(x, number)
+            placeholder._grad_fn = Outside(x, number, recorder.onward)
             source = as_outside(placeholder, recorder)
         sources[number] = source, Flags(source)
         if leaf.kind == "float":
