@@ -12,7 +12,8 @@ import numpy as np
 
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
-from ops.types import DEFAULT_FLOAT, dtype_name, is_floating
+from ops.promotion import result_type
+from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, short
 from tracer.dispatch.apply import apply
 from tracer.functions.public import public
 from tracer.tensors.from_data import array_of
@@ -91,9 +92,7 @@ def as_tensor(x: Any) -> Tensor:
     if isinstance(x, np.ndarray):
         return MODES.interpreter.from_array(x)
     if isinstance(x, list | tuple) and has_tensors(x):
-        from tracer.functions.joining import stack
-
-        return stack([as_tensor(item) for item in x])
+        return _stacked([as_tensor(item) for item in x])
     if isinstance(x, bool | int | float | np.generic | list | tuple):
         return fresh(array_of(x))
     if isinstance(x, Dim):
@@ -104,6 +103,20 @@ def as_tensor(x: Any) -> Tensor:
     raise ArgumentError(
         f"expected a Tensor, an array or a number, got {type(x).__name__}: {x!r:.60}"
     )
+
+
+def _stacked(items: list[Tensor]) -> Tensor:
+    """Tensors side by side along a new first axis, as `tracer.stack` has them."""
+    shape = items[0].type.shape
+    if any(x.type.shape != shape for x in items):
+        listed = ", ".join(short(x.type) for x in items[:6])
+        raise ShapeError(
+            f"stack needs operands of one shape, got {listed}; concat joins along an axis that is there"
+        )
+    dtype, weak = result_type(*(x.type for x in items))
+    alike = [x if weak and x.type.dtype == dtype else cast(x, dtype) for x in items]
+    result: Tensor = apply("Concat", *(apply("Unsqueeze", x, axes=(0,)) for x in alike), axis=0)
+    return result
 
 
 def copied(x: Tensor) -> Tensor:

@@ -26,7 +26,8 @@ from tracer.tracing.programs.cache import Programs, Timings
 from tracer.tracing.programs.compiled_trace import Entry, Turned
 from tracer.tracing.programs.fast_call import MISS
 from tracer.tracing.programs.paths import PathReport
-from tracer.tracing.recording.trace import NeedNumber, record
+from tracer.tracing.recording.trace import record
+from tracer.tracing.recording.trace_records import NeedNumber
 from tracer.tracing.recording.value_guards import Question
 
 P = ParamSpec("P")

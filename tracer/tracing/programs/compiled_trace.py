@@ -26,7 +26,7 @@ from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.arguments.signature import Leaf
 from tracer.tracing.programs.guards import build_guard
 from tracer.tracing.programs.staged_executable import Departure, GuardedExecutable
-from tracer.tracing.recording.recorder import held_by
+from tracer.tracing.recording.trace_records import held_by
 from tracer.tracing.recording.trace_result import Recorded
 from tracer.tracing.recording.value_guards import Question
 

@@ -21,7 +21,7 @@ from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Array, Tensor, is_plain
 from tracer.tracing.arguments.signature import arrival_of
 from tracer.tracing.programs.staged_executable import EarlyProgram, GuardedExecutable
-from tracer.tracing.recording.recorder import Holder
+from tracer.tracing.recording.trace_records import Holder
 
 if TYPE_CHECKING:
     from tracer.runtime.executable import Executable

@@ -16,7 +16,8 @@ from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
 
 if TYPE_CHECKING:
-    from tracer.tracing.recording.recorder import Holder, Recorder
+    from tracer.tracing.recording.recorder import Recorder
+    from tracer.tracing.recording.trace_records import Holder
 
 
 class Flags:

@@ -7,9 +7,8 @@ program has run, so that an exception leaves everything as it was.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +33,8 @@ from tracer.tensors.tensor import Array, Tensor
 from tracer.tensors.view import View, link, link_alias, steps_of
 from tracer.tracing.recording.dynamic_index_views import PickedParts
 from tracer.tracing.recording.functionalization import Standings
-from tracer.tracing.state.side_effects import ABSENT, Before, leaves_of
+from tracer.tracing.recording.trace_records import Capture, Holder, NeedNumber, ScalarCapture
+from tracer.tracing.state.side_effects import ABSENT, Before, Change, leaves_of
 
 if TYPE_CHECKING:
     from tracer.tracing.recording.value_guards import Questions
@@ -45,56 +45,9 @@ _DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float
 _PLAIN = (bool, int, float, str, type(None))
 
 
-class Capture:
-    """An outside Tensor or array that the trace read, or (`is_grad`) the gradient of a `Holder`: its first value in the graph.
-
-    `place`: what gives the Tensor that is there now, where the function puts another one at each call.
-    """
-
-    __slots__ = ("is_grad", "object", "place", "value")
-
-    def __init__(self, object_: Any, value: Value, is_grad: bool = False) -> None:
-        self.object, self.value, self.is_grad = object_, value, is_grad
-        self.place: Callable[[], Any] | None = None
-
-    def current(self, leaves: Sequence[Any]) -> Any:
-        """What to read in a call with these argument leaves."""
-        if self.place is not None:
-            return self.place()
-        return held_by(self.object, leaves)._grad if self.is_grad else self.object
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something that a trace has put somewhere: how it is put there and read from there, and what was there before."""
-
-    assign: Callable[[Any], object]
-    read: Callable[[], Any]
-    before: Any
-    now: Any
-
-
 def _is_plain(value: Any) -> bool:
     """Whether it is a number, a string or the like, or a tuple of such, as shapes are."""
     return all(isinstance(x, _PLAIN) for x in (value if isinstance(value, tuple) else (value,)))
-
-
-Holder = Tensor | int
-"""Whose `.grad` is meant: an outside Tensor, or the number of an argument leaf, which is another Tensor at each call."""
-
-
-def held_by(holder: Holder, leaves: Sequence[Any]) -> Any:
-    """The Tensor that a holder is in a call with these argument leaves."""
-    return leaves[holder] if isinstance(holder, int) else holder
-
-
-class ScalarCapture:
-    """A Python number in a container that the trace read as a 0-d value, such as a learning rate."""
-
-    __slots__ = ("container", "key", "value")
-
-    def __init__(self, container: Any, key: Any, value: Value) -> None:
-        self.container, self.key, self.value = container, key, value
 
 
 class Recorder(Interpreter):
@@ -277,8 +230,6 @@ class Recorder(Interpreter):
 
     def need_number(self, value: Value) -> bool:
         """Whether a value depends on nothing that another call could change; `NeedNumber` if on float arguments alone."""
-        from tracer.tracing.recording.trace import NeedNumber
-
         root = self._root_of(value)
         if root >= 0:
             raise NeedNumber(root)

@@ -24,7 +24,8 @@ from tracer.tracing.recording.functionalization import Flags
 from tracer.tracing.recording.output_aliases import Alias, alias_of, overlapping_bases
 from tracer.tracing.recording.output_checks import refuse_unfinished
 from tracer.tracing.recording.output_gradients import as_outside, result_gradients
-from tracer.tracing.recording.recorder import Change, Holder, Recorder, recording
+from tracer.tracing.recording.recorder import Recorder, recording
+from tracer.tracing.recording.trace_records import Holder
 from tracer.tracing.recording.trace_result import Output, Recorded
 from tracer.tracing.recording.value_guards import Question, Questions
 from tracer.tracing.state.assigned_places import GlobalGenerators, Named, NamedGenerators, Places
@@ -32,19 +33,13 @@ from tracer.tracing.state.container_contents import NamedLists
 from tracer.tracing.state.named_arrays import NamedArrays
 from tracer.tracing.state.side_effects import (
     At,
+    Change,
     OneAt,
     SetAnew,
     leaves_with_accessors,
     refuse_grown,
     refuse_objects,
 )
-
-
-class NeedNumber(BaseException):
-    """A float argument was used where Python needs a number; it must be static. Not an Exception: users' handlers are passed."""
-
-    def __init__(self, leaf: int) -> None:
-        self.leaf = leaf
 
 
 def record(
