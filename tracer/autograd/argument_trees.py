@@ -14,7 +14,7 @@ import optree
 from ops.errors import ArgumentError, GradError
 from ops.types import dtype_name, is_floating, short
 from tracer.autograd import engine
-from tracer.autograd.compiled_backward import Outside
+from tracer.autograd.compiled_backward import IncomingHistory
 from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros_like
 from tracer.tensors.modes import MODES
@@ -136,7 +136,7 @@ def depends_on_others(outputs: Sequence[Tensor], variables: Sequence[Tensor]) ->
         node = stack_.pop()
         if id(node) in seen:
             continue
-        if id(node) in joined or isinstance(node, Outside):
+        if id(node) in joined or isinstance(node, IncomingHistory):
             return True
         seen.add(id(node))
         for edge in node.edges:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracer.autograd.backward_walk import key_of, nodes_between
-from tracer.autograd.tape import Node as TapeNode
+from tracer.autograd.tape import OperationNode
 from tracer.dispatch.apply import Unsaved
 from tracer.ir.graph import Graph, Node, Value
 from tracer.tensors.tensor import Tensor
@@ -25,15 +25,12 @@ def tape_graph(
     Its first inputs are those given, further ones are constants for gradients. `start`: where the trace begins. None where the
     tape says more than a graph can.
     """
-    nodes = nodes_between(outputs, inputs)
-    if any(
-        type(node) is not TapeNode or node.hooks is not None or node.sequence < start
-        for node in nodes
-    ):
-        return None
     result = _TapeGraph(inputs)
-    if not all(map(result.add, nodes)):
-        return None
+    for node in nodes_between(outputs, inputs):
+        if not isinstance(node, OperationNode) or node.hooks is not None or node.sequence < start:
+            return None
+        if not result.add(node):
+            return None
     ends = [result.value(key_of(t), t) for t in outputs]
     if any(v.type != t.type for v, t in zip(ends, outputs, strict=True)):
         return None
@@ -57,7 +54,7 @@ class _TapeGraph:
             self.inputs.append(found)
         return found
 
-    def add(self, node: TapeNode) -> bool:
+    def add(self, node: OperationNode) -> bool:
         """Whether the node fits: each value has one type and is one value of the trace."""
         operands = []
         for x, state, edge in zip(node.inputs, node.states, node.edges, strict=False):
