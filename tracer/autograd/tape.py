@@ -67,10 +67,14 @@ class OperationNode(GradientNode):
                 x = MODES.interpreter.without_base(x)
             saved_inputs.append(x)
         for y, keep in zip(outputs, keep_outputs, strict=True):
-            # without its history, which is this node: no cycle
-            saved_outputs.append(frozen(y) if keep else Unsaved(y.type))
-            # in a trace the value that it stands for now is never another one
-            version = version_of(y) if keep else None
+            if not keep:
+                saved_outputs.append(Unsaved(y.type))
+                states.append(None)
+                continue
+            saved_outputs.append(frozen(y))  # without its history, which is this node: no cycle
+            version = version_of(
+                y
+            )  # in a trace the value that it stands for now is never another one
             states.append(version if isinstance(version, int) else None)
         self.inputs: tuple[Any, ...] = tuple(saved_inputs)
         self.outputs: tuple[Any, ...] = tuple(saved_outputs)
