@@ -18,14 +18,13 @@ from ops.errors import ArgumentError, GradError
 from ops.types import is_floating, short
 from tracer.autograd.argument_trees import (
     ArgNums,
+    Run,
     cotangent_of,
-    depends_on_others,
     detached,
     flatten,
     gradients_of,
     positions_of,
     unflatten,
-    variables_of,
 )
 from tracer.core.source_lines import name_of
 from tracer.dispatch.apply import apply
@@ -127,29 +126,13 @@ def _value_and_grad(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Any, Any]:
-    positions = positions_of(argnums, len(args), name_of(fn))
-    recorded_outside = is_grad_enabled()
-    replaced, variables, trees = variables_of(args, positions, strict=True)
-    with inference_mode(False):
-        result = fn(*replaced, **kwargs)
-    aux = None
-    if has_aux:
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise GradError(
-                f"with has_aux, {name_of(fn)} must give a pair (value, aux), got "
-                f"{type(result).__name__}"
-            )
-        result, aux = result
-    value = _scalar(result, fn)
-    outer = recorded_outside and depends_on_others([value], variables)
-    gradients = iter(gradients_of([value], None, variables, outer, outer))
+    run = Run(fn, positions_of(argnums, len(args), name_of(fn)), args, kwargs, has_aux=has_aux)
+    value, aux = _scalar(run.result, fn), run.aux
+    outer = run.has_history([value])
+    gradients = run.by_argument(gradients_of([value], None, run.variables, outer, outer))
     if not outer:
         value, aux = detached((value, aux))
-    by_argument = tuple(
-        unflatten(structure, [None if v is None else next(gradients) for v in leaves])
-        for structure, leaves in trees
-    )
-    found = by_argument[0] if isinstance(argnums, int) else by_argument
+    found = gradients[0] if isinstance(argnums, int) else gradients
     return ((value, aux) if has_aux else value), found
 
 
@@ -206,22 +189,10 @@ def vjp(fn: Any, *args: Any, has_aux: bool = False) -> Any:
     (tensor([3., 3.], dtype=float64), tensor(3.))
     """
     require_function(fn)
-    recorded_outside = is_grad_enabled()
-    replaced, variables, trees = variables_of(args, tuple(range(len(args))), strict=False)
-    with inference_mode(False):
-        result = fn(*replaced)
-    aux = None
-    if has_aux:
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise GradError(
-                f"with has_aux, {name_of(fn)} must give a pair (value, aux), got "
-                f"{type(result).__name__}"
-            )
-        result, aux = result
-    leaves, structure = flatten(result)
+    run = Run(fn, tuple(range(len(args))), args, {}, strict=False, has_aux=has_aux)
+    leaves, structure = flatten(run.result)
     outputs = [x if x is None else as_tensor(x) for x in leaves]
-    known = [y for y in outputs if y is not None]
-    outer = recorded_outside and depends_on_others(known, variables)
+    outer = run.has_history([y for y in outputs if y is not None])
 
     @public
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
@@ -236,18 +207,28 @@ def vjp(fn: Any, *args: Any, has_aux: bool = False) -> Any:
             if y is not None and is_floating(y.type.dtype)
         ]
         again = is_grad_enabled() and (outer or any(c.requires_grad for _, c in pairs))
-        found = iter(
-            gradients_of([y for y, _ in pairs], [c for _, c in pairs], variables, True, again)
+        found = gradients_of(
+            [y for y, _ in pairs], [c for _, c in pairs], run.variables, True, again
         )
-        return tuple(
-            unflatten(tree, [None if v is None else next(found) for v in vs]) for tree, vs in trees
-        )
+        return run.by_argument(found)
 
     shown = [None if y is None else y if outer else y.detach() for y in outputs]
     value = unflatten(structure, shown)
     if has_aux:
-        return value, vjp_fn, aux if outer else detached(aux)
+        return value, vjp_fn, run.aux if outer else detached(run.aux)
     return value, vjp_fn
+
+
+def _directions(
+    what: str, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[tuple[Any, ...], list[Any]]:
+    """The arguments, and the leaves of the tangents, of which there is a tree for each."""
+    points, directions = tuple(primals), tuple(tangents)
+    if len(points) != len(directions):
+        raise GradError(
+            f"{what} needs a tangent for each of {len(points)} primals, got {len(directions)}"
+        )
+    return points, flatten(directions)[0]
 
 
 @public
@@ -263,11 +244,7 @@ def jvp(fn: Callable[..., V], primals: Sequence[Any], tangents: Sequence[Any]) -
     >>> tracer.jvp(lambda x: x**2, (3.0,), (1.0,))
     (tensor(9.), tensor(6.))
     """
-    points, directions = tuple(primals), tuple(tangents)
-    if len(points) != len(directions):
-        raise GradError(
-            f"jvp needs a tangent for each of {len(points)} primals, got {len(directions)}"
-        )
+    points, wanted = _directions("jvp", primals, tangents)
     value, pull = vjp(fn, *points)
     leaves, structure = flatten(value)
     floating = [isinstance(y, Tensor) and is_floating(y.type.dtype) for y in leaves]
@@ -278,7 +255,6 @@ def jvp(fn: Callable[..., V], primals: Sequence[Any], tangents: Sequence[Any]) -
         ]
         pulled = pull(unflatten(structure, seeds))
     gradients, _ = flatten(pulled)
-    wanted, _ = flatten(directions)
     if len(gradients) != len(wanted):
         raise GradError("jvp needs tangents in the structure of the primals")
     pairs = [
@@ -315,13 +291,8 @@ def hvp(
     >>> tracer.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
     ((tensor([ 3., 12.], dtype=float64),), (tensor([6., 0.], dtype=float64),))
     """
-    points, directions = tuple(primals), tuple(tangents)
-    if len(points) != len(directions):
-        raise GradError(
-            f"hvp needs a tangent for each of {len(points)} primals, got {len(directions)}"
-        )
+    points, wanted = _directions("hvp", primals, tangents)
     every = tuple(range(len(points)))
-    wanted, _ = flatten(directions)
 
     def slope(*arguments: Any) -> tuple[Tensor, Any]:
         gradients = grad(fn, every)(*arguments)

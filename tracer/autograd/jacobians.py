@@ -14,12 +14,11 @@ from ops.errors import GradError
 from ops.types import is_floating, short
 from tracer.autograd.argument_trees import (
     ArgNums,
-    depends_on_others,
+    Run,
     flatten,
     gradients_of,
     positions_of,
     unflatten,
-    variables_of,
 )
 from tracer.autograd.functional import grad, require_function
 from tracer.core.source_lines import name_of
@@ -28,7 +27,6 @@ from tracer.functions.creation import as_tensor, cast, zeros
 from tracer.functions.joining import stack
 from tracer.functions.movement import reshape
 from tracer.functions.public import public
-from tracer.tensors.grad_mode import inference_mode, is_grad_enabled
 from tracer.tensors.tensor import Tensor
 
 P = ParamSpec("P")
@@ -74,22 +72,14 @@ def hessian(fn: Callable[P, Any], argnums: ArgNums = 0) -> Callable[P, Any]:
 def _jacobian(
     fn: Callable[..., Any], argnums: ArgNums, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    positions = positions_of(argnums, len(args), name_of(fn))
-    recorded_outside = is_grad_enabled()
-    replaced, variables, trees = variables_of(args, positions, strict=True)
-    with inference_mode(False):
-        result = fn(*replaced, **kwargs)
-    leaves, structure = flatten(result)
+    run = Run(fn, positions_of(argnums, len(args), name_of(fn)), args, kwargs)
+    leaves, structure = flatten(run.result)
     outputs = [None if y is None else _floating(y, k, fn) for k, y in enumerate(leaves)]
-    known = [y for y in outputs if y is not None]
-    outer = recorded_outside and depends_on_others(known, variables)
+    outer = run.has_history([y for y in outputs if y is not None])
 
     def by_arguments(y: Tensor) -> Any:
-        found = iter(_rows(y, variables, outer))
-        by_argument = tuple(
-            unflatten(tree, [None if v is None else next(found) for v in vs]) for tree, vs in trees
-        )
-        return by_argument[0] if isinstance(argnums, int) else by_argument
+        found = run.by_argument(_rows(y, run.variables, outer))
+        return found[0] if isinstance(argnums, int) else found
 
     return unflatten(structure, [None if y is None else by_arguments(y) for y in outputs])
 

@@ -11,8 +11,8 @@ from typing import Any
 from ops.errors import GradError
 from ops.types import is_floating, short
 from tracer.autograd.engine import backward
+from tracer.autograd.gradient_node import GradientNode
 from tracer.autograd.hooks import RemovableHandle, register_after_accumulation, register_on_tensor
-from tracer.autograd.tape import Node as HistoryNode
 from tracer.core.source_lines import located
 from tracer.tensors.methods import attach_to
 from tracer.tensors.modes import INFERENCE, MODES, Flag, Untracked, untracked
@@ -92,13 +92,13 @@ class GradientMethods:
         return flag
 
     @property
-    def grad_fn(self: Any) -> HistoryNode | None:
+    def grad_fn(self: Any) -> GradientNode | None:
         """The recorded operation that made this; None for leaves."""
-        node: HistoryNode | None = MODES.interpreter.current(self)._grad_fn
+        node: GradientNode | None = MODES.interpreter.current(self)._grad_fn
         return node
 
     @grad_fn.setter
-    def grad_fn(self: Any, node: HistoryNode | None) -> None:
+    def grad_fn(self: Any, node: GradientNode | None) -> None:
         self._grad_fn = node
 
     def _current(self: Any) -> Tensor:

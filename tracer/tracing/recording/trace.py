@@ -10,7 +10,7 @@ import numpy as np
 import optree
 
 from ops.errors import TraceError
-from tracer.autograd.compiled_backward import Outside
+from tracer.autograd.compiled_backward import IncomingHistory
 from tracer.autograd.hooks import refuse_left_over
 from tracer.dispatch.view_updates import write
 from tracer.functions.creation import copied
@@ -71,7 +71,7 @@ def record(
         placeholder._requires_grad = leaf.requires_grad
         source = placeholder
         if has_history(leaf):  # as it comes in: the placeholder may be changed in place
-            placeholder._grad_fn = Outside(x, number, recorder.onward)
+            placeholder._grad_fn = IncomingHistory(x, number, recorder.onward)
             source = as_outside(placeholder, recorder)
         sources[number] = source, Flags(source)
         if leaf.kind == "float":
