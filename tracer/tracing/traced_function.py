@@ -59,7 +59,7 @@ class TracedFunction(Generic[P, R]):
         self._bound: dict[
             Any, TracedFunction[Any, Any]
         ] = {}  # methods of instances that have no __dict__
-        self._fast: tuple[tuple[CompiledTrace, Callable[[tuple[Any, ...]], Any]], ...] = ()
+        self._fast: tuple[CompiledTrace, ...] = ()  # whose fast calls are tried
         self._fast_calls: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
         self._binding = Binding(function)
         parameters = self._binding.parameters
@@ -130,15 +130,15 @@ class TracedFunction(Generic[P, R]):
     def _keep(self, compiled: CompiledTrace) -> None:
         """Try the fast call of this trace first from now on; of the paths of a signature the last one only."""
         fast_call = fast_call_of(compiled, self._resume)
-        if fast_call is None or (self._fast and self._fast[0][0] is compiled):
+        if fast_call is None or (self._fast and self._fast[0] is compiled):
             return
         others = [
-            (other, known)
-            for other, known in self._fast
+            other
+            for other in self._fast
             if other is not compiled and not (other.value_guards and other.key == compiled.key)
         ]
-        self._fast = ((compiled, fast_call), *others)[:FAST_CALLS]
-        self._fast_calls = tuple(known for _, known in self._fast)
+        self._fast = (compiled, *others)[:FAST_CALLS]
+        self._fast_calls = tuple(c.fast_call for c in self._fast)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:

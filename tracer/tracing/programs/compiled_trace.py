@@ -18,7 +18,8 @@ from tracer.autograd.hooks import functions_of
 from tracer.dispatch.apply import BUILDER
 from tracer.dispatch.view_updates import set_flag, set_history
 from tracer.functions.in_place import require_history
-from tracer.ir.graph import Graph, used
+from tracer.ir.graph import Graph
+from tracer.passes.dead_code import remove_dead_code
 from tracer.runtime.executable import Executable
 from tracer.tensors.grad_mode import enable_grad
 from tracer.tensors.modes import MODES
@@ -297,8 +298,8 @@ class CompiledTrace:
                     "change it after backward()"
                 )
             wanted = tuple(graph.outputs[k] for k in recorded.cotangent_outputs)
-            nodes, _ = used(Graph(graph.inputs, graph.nodes, wanted, graph.input_names, graph.name))
-            part = Graph(graph.inputs, tuple(nodes), wanted, graph.input_names, graph.name)
+            whole = Graph(graph.inputs, graph.nodes, wanted, graph.input_names, graph.name)
+            part = remove_dead_code(whole)
             operands = list(tensors)
             for k, source in zip(recorded.differentiable, sources, strict=True):
                 operands[k] = source

@@ -418,11 +418,6 @@ def _is_flat(tree: Any) -> bool:
 
 def _is_plain_tree(tree: Any) -> bool:
     """Whether all containers are tuples, lists and dicts."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        if not node.is_leaf():
-            if node.type not in (tuple, list, dict):
-                return False
-            pending.extend(node.children())
-    return True
+    return tree.is_leaf() or (
+        tree.type in (tuple, list, dict) and all(map(_is_plain_tree, tree.children()))
+    )

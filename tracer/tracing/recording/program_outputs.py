@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from tracer.ir.graph import Value
 
+NONE = range(0)
+
 
 class Numbered(list[Value]):
     """Values as a graph has them, put in part by part."""
@@ -21,29 +23,27 @@ class Numbered(list[Value]):
         return range(start, len(self))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProgramInputs:
     """The numbers of a graph's inputs, part by part in this order."""
 
-    captures: range  # Tensors, arrays and gradients that lie outside
-    scalars: range  # Python numbers in containers
-    arguments: range  # argument leaves that are inputs
+    captures: range = NONE  # Tensors, arrays and gradients that lie outside
+    scalars: range = NONE  # Python numbers in containers
+    arguments: range = NONE  # argument leaves that are inputs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProgramOutputs:
     """The numbers of a graph's outputs, part by part in this order."""
 
-    results: (
-        range  # what the function returns and puts into places, and bases that such views share
-    )
-    state: range  # new elements of Tensors that lie outside
-    arguments: range  # new elements of arguments
-    gradients: range  # that become the `.grad` of what lies outside
-    outgoing_gradients: range  # of arguments, for the history that they came with
-    result_gradients: range  # that become the `.grad` of results
-    residuals: range  # what the backward graph reads
-    value_guards: range  # what Python asked for
+    results: range = NONE  # what is returned and put into places, and what such views share
+    state: range = NONE  # new elements of Tensors that lie outside
+    arguments: range = NONE  # new elements of arguments
+    gradients: range = NONE  # that become the `.grad` of what lies outside
+    outgoing_gradients: range = NONE  # of arguments, for the history that they came with
+    result_gradients: range = NONE  # that become the `.grad` of results
+    residuals: range = NONE  # what the backward graph reads
+    value_guards: range = NONE  # what Python asked for
 
     @property
     def changed(self) -> range:

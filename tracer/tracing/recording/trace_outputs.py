@@ -25,8 +25,9 @@ from tracer.tracing.recording.output_aliases import Alias, alias_of, overlapping
 from tracer.tracing.recording.output_checks import refuse_unfinished
 from tracer.tracing.recording.output_gradients import result_gradients
 from tracer.tracing.recording.program_outputs import Numbered, ProgramInputs, ProgramOutputs
-from tracer.tracing.recording.recorder import Capture, Recorder
+from tracer.tracing.recording.recorder import Recorder
 from tracer.tracing.recording.trace_result import ReturnedLeaf, TraceResult
+from tracer.tracing.recording.value_guards import ValueGuards
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +47,9 @@ class Argument:
     came_with: Flags
 
     @property
-    def current(self) -> Value:
-        """Its value now."""
-        value = self.placeholder._value
-        assert value is not None
-        return value
-
-    @property
     def is_changed(self) -> bool:
-        """Whether that is another one than it came with."""
-        return self.current is not self.value
+        """Whether the placeholder has another value by now."""
+        return self.placeholder._value is not self.value
 
     @property
     def has_memory(self) -> bool:
@@ -63,7 +57,9 @@ class Argument:
         return isinstance(self.passed, Tensor | np.ndarray)
 
 
-def collect_outputs(recorder: Recorder, result: Any, arguments: Sequence[Argument]) -> TraceResult:
+def collect_outputs(
+    recorder: Recorder, guards: ValueGuards, result: Any, arguments: Sequence[Argument]
+) -> TraceResult:
     """The graph of a trace whose function gave `result`, and what its inputs and outputs are.
 
     Puts back what buffers were before they were assigned. Raises `TraceError` for what cannot be given back.
@@ -76,57 +72,51 @@ def collect_outputs(recorder: Recorder, result: Any, arguments: Sequence[Argumen
     returned, tensors = _returned(recorder, leaves, whole, [old for old, _ in rebound])
     aliases = _aliases(recorder, tensors, whole)
     # Outputs are numbered as they are put in. To take a value may record operations, so the order of the lines matters too.
-    values = Numbered()
-    results = values.add(recorder.strengthen(x) for x in tensors)
+    values, outputs = Numbered(), ProgramOutputs()
+    outputs.results = values.add(recorder.strengthen(x) for x in tensors)
     for old, new in rebound:  # the results are what they were before
         write(old, new, recorded=False)
     standings.define_views()
     mutated = standings.mutated
-    state = values.add(recorder.value_of(standing) for _, standing in mutated)
-    changed_arguments = values.add(a.current for a in mutated_arguments)
+    changed = [standing for _, standing in mutated]
+    outputs.state = values.add(map(recorder.value_of, changed))
+    changed += [a.placeholder for a in mutated_arguments]
+    outputs.arguments = values.add(recorder.value_of(a.placeholder) for a in mutated_arguments)
     recorder.keep_changed_grads()
     grads = {k: g for k, (_, g) in recorder.grads.items() if g is not None}
-    gradients = values.add(map(recorder.value_of, grads.values()))
-    outgoing_gradients = values.add(map(recorder.value_of, recorder.onward.values()))
+    outputs.gradients = values.add(map(recorder.value_of, grads.values()))
+    outputs.outgoing_gradients = values.add(map(recorder.value_of, recorder.onward.values()))
     result_grads = {k: t._grad for k, t in enumerate(tensors) if t._grad is not None}
-    gradients_of_results = values.add(map(recorder.value_of, result_grads.values()))
+    outputs.result_gradients = values.add(map(recorder.value_of, result_grads.values()))
     refuse_left_over(recorder.hooks)
-    changed = [
-        *zip(state, (standing for _, standing in mutated), strict=True),
-        *zip(changed_arguments, (a.placeholder for a in mutated_arguments), strict=True),
-    ]
+    histories = list(zip(outputs.changed, changed, strict=True))
     leaf_results = [
         k for k, t in enumerate(tensors) if t._requires_grad is True and t.grad_fn is None
     ]
     found = result_gradients(
         recorder,
-        [*zip(results, tensors, strict=True), *changed],
+        [*zip(outputs.results, tensors, strict=True), *histories],
         _differentiable_inputs(recorder, arguments),
         [(k, tensors[k]) for k in leaf_results if k not in aliases],
     )
-    residuals = values.add(found.residuals)
-    guards = [] if recorder.questions is None else recorder.questions.found
-    value_guards = values.add(guard.value for guard in guards)
-    given, inputs, captures = _inputs(recorder, arguments)  # a backward may have read more of them
-    outputs = ProgramOutputs(
-        results=results,
-        state=state,
-        arguments=changed_arguments,
-        gradients=gradients,
-        outgoing_gradients=outgoing_gradients,
-        result_gradients=gradients_of_results,
-        residuals=residuals,
-        value_guards=value_guards,
-    )
+    outputs.residuals = values.add(found.residuals)
+    outputs.value_guards = values.add(guard.value for guard in guards.found)
+    # a backward may have read more of what lies outside
+    captures = [*recorder.captures.values(), *(c for c, _ in recorder.grad_captures.values())]
+    scalars = list(recorder.scalars.values())
+    given, inputs = Numbered(), ProgramInputs()
+    inputs.captures = given.add(c.value for c in captures)
+    inputs.scalars = given.add(s.value for s in scalars)
+    inputs.arguments = given.add(a.value for a in arguments)
     number_of_input = {v: k for k, v in enumerate(given)}
-    number_of_grad = dict(zip(grads, gradients, strict=True))
+    number_of_grad = dict(zip(grads, outputs.gradients, strict=True))
     nodes, applied = fold(recorder.builder.nodes, values, recorder.sites)
     return TraceResult(
         graph=Graph(tuple(given), nodes, tuple(values), name=recorder.builder.name),
         inputs=inputs,
         outputs=outputs,
         captures=captures,
-        scalars=list(recorder.scalars.values()),
+        scalars=scalars,
         argument_leaves=[a.number for a in arguments],
         returned=returned,
         tree=tree,
@@ -142,12 +132,12 @@ def collect_outputs(recorder: Recorder, result: Any, arguments: Sequence[Argumen
         applied=applied,
         differentiable=[number_of_input[v] for v in found.inputs],
         cotangent_outputs=found.outputs,
-        value_guards=guards,
+        value_guards=guards.found,
         aliases=aliases,
         result_grads=list(result_grads),
         leaf_results=leaf_results,
         result_sources=found.leaves,
-        changed_histories=[k for k, t in changed if t._grad_fn is not None and t._requires_grad],
+        changed_histories=[k for k, t in histories if t._grad_fn is not None and t._requires_grad],
         recorded_changes=sorted(standings.recorded_changes),
     )
 
@@ -161,20 +151,6 @@ def _differentiable_inputs(
         *((c.value, c.object, recorder.standings.came_with(c.object)) for c in captured),
         *((a.value, a.source, a.came_with) for a in arguments),
     ]
-
-
-def _inputs(
-    recorder: Recorder, arguments: Sequence[Argument]
-) -> tuple[Numbered, ProgramInputs, list[Capture]]:
-    """The graph's inputs, which of them are what, and what was captured."""
-    captures = [*recorder.captures.values(), *(c for c, _ in recorder.grad_captures.values())]
-    values = Numbered()
-    inputs = ProgramInputs(
-        captures=values.add(c.value for c in captures),
-        scalars=values.add(s.value for s in recorder.scalars.values()),
-        arguments=values.add(a.value for a in arguments),
-    )
-    return values, inputs, captures
 
 
 def _returned(

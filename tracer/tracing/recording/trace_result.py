@@ -52,27 +52,25 @@ class TraceResult:
     read_grads: list[tuple[Holder, bool]]
     flags: list[tuple[Any, str, bool]]  # whether options of optimisers are 0
     modules: list[Any]
-    backward: Graph | None = None
-    refusal: Exception | None = None  # why there is none
-    applied: dict[Node, Applied] = field(default_factory=dict)
-    differentiable: list[int] = field(default_factory=list)
-    cotangent_outputs: list[int] = field(default_factory=list)
+    backward: Graph | None
+    refusal: Exception | None  # why there is none
+    applied: dict[Node, Applied]
+    differentiable: list[int]
+    cotangent_outputs: list[int]
+    value_guards: list[ValueGuard]
+    aliases: dict[int, Alias]
+    result_grads: list[int]  # results that have a `.grad`
+    leaf_results: list[int]  # that require gradients themselves
+    result_sources: list[int]  # of these, whose gradients are there
+    changed_histories: list[int]  # outputs: changed state with a history
+    # arguments whose changes are recorded for gradients, so that they must not be leaves
+    recorded_changes: list[int]
     new_flags: list[tuple[Holder, Flag]] = field(default_factory=list)  # of `requires_grad`
-    value_guards: list[ValueGuard] = field(default_factory=list)
-    aliases: dict[int, Alias] = field(default_factory=dict)
-    result_grads: list[int] = field(default_factory=list)  # results that have a `.grad`
-    leaf_results: list[int] = field(default_factory=list)  # that require gradients themselves
-    result_sources: list[int] = field(default_factory=list)  # of these, whose gradients are there
-    placed: list[Callable[[Any], object]] = field(
-        default_factory=list
-    )  # what takes the last leaves of what is returned
-    replaced: list[Any] = field(default_factory=list)  # what was in their place, for each of these
+    # what takes the last leaves of what is returned, and what was in their place
+    placed: list[Callable[[Any], object]] = field(default_factory=list)
+    replaced: list[Any] = field(default_factory=list)
     followed: list[Tensor] = field(default_factory=list)  # state that is read from its place
     assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
-    # outputs: changed state with a history
-    changed_histories: list[int] = field(default_factory=list)
-    # arguments whose changes are recorded for gradients, so that they must not be leaves
-    recorded_changes: list[int] = field(default_factory=list)
 
     @property
     def input_of_leaf(self) -> dict[int, int]:

@@ -80,6 +80,11 @@ class ValueGuards:
         self.closed = False
         self.failure: Exception | None = None
 
+    def check(self) -> None:
+        """Raise what a query has raised, even if the function has caught it."""
+        if self.failure is not None:
+            raise self.failure
+
     def ask(self, value: Value, query: str, fixed: bool) -> Any:
         """The answer. `fixed`: the value depends on nothing that another call could change, and needs no guard."""
         self._refuse_size(value, query)
