@@ -165,9 +165,6 @@ class TracedFunction(Generic[P, R]):
 
     _owner: Any = None
 
-    def _canonical(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        return Call(*self._binding.canonical(args, kwargs), self._binding.parameters)
-
     def _find(
         self, call: Call, known: _Known = (), counted: bool = True
     ) -> tuple[CompiledTrace, list[list[Tensor]] | None]:
@@ -283,7 +280,8 @@ class TracedFunction(Generic[P, R]):
             last: CompiledTrace = known[0][0]
             return last
         if args or kwargs or not self._binding.needs_arguments:
-            return self._find(self._canonical(args, kwargs), counted=False)[0]
+            form, named = self._binding.canonical(args, kwargs)
+            return self._find(Call(form, named, self._binding.parameters), counted=False)[0]
         example = ", ".join(self._binding.parameters)
         which = f"say which call, as in {asked}({example})"
         if not known:

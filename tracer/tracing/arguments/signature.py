@@ -49,44 +49,28 @@ class Leaf:
 FLOAT = Leaf("float", Type("float64", (), True))
 
 
-class _Same:
-    """An object compared by identity."""
+class _Static:
+    """A value that is compared, `by`: its class and its text where it is plain (1, True and 1.0 are three), else its identity."""
 
-    __slots__ = ("object",)
+    __slots__ = ("_by", "value")
 
-    def __init__(self, object_: Any) -> None:
-        self.object = object_
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.object is other.object
-
-    def __hash__(self) -> int:
-        return id(self.object)
-
-    def __repr__(self) -> str:
-        return f"{type(self.object).__name__} at {id(self.object):#x}"
-
-
-class _Value:
-    """A plain value together with its class: 1, True and 1.0 are three."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def __init__(self, value: Any, by: Any) -> None:
+        self.value, self._by = value, by
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Value)
-            and type(self.value) is type(other.value)
-            and repr(self.value) == repr(other.value)
-        )
+        return isinstance(other, _Static) and self._by == other._by
 
     def __hash__(self) -> int:
-        return hash(repr(self.value))
+        return hash(self._by)
 
     def __repr__(self) -> str:
+        if isinstance(self._by, int):
+            return f"{type(self.value).__name__} at {id(self.value):#x}"
         return repr(self.value)
+
+
+def _static(x: Any) -> Leaf:
+    return Leaf("static", value=_Static(x, (type(x), repr(x))))
 
 
 def leaf_of(x: Any, static: bool = False) -> Leaf:
@@ -104,16 +88,16 @@ def leaf_of(x: Any, static: bool = False) -> Leaf:
     if isinstance(x, np.ndarray):
         return Leaf("array", intern(Type.of(x)))
     if type(x) is float:
-        return Leaf("static", value=_Value(x)) if static else FLOAT
+        return _static(x) if static else FLOAT
     if isinstance(x, np.generic):
         return Leaf("array", intern(Type.of(np.asarray(x))))
     if isinstance(x, (*_PLAIN, float)):
-        return Leaf("static", value=_Value(x))
+        return _static(x)
     if is_used_up(x):
         raise ArgumentError(
             f"a traced function was given a {type(x).__name__}, whose elements can be taken once; pass a list or a tuple"
         )
-    return Leaf("object", value=_Same(x))
+    return Leaf("object", value=_Static(x, id(x)))
 
 
 def has_history(leaf: Leaf) -> bool:

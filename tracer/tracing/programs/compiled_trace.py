@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.arguments.signature import Call, Leaf
 from tracer.tracing.programs.guards import build_guard
-from tracer.tracing.programs.staged_executable import FailedGuard, StagedExecutable
+from tracer.tracing.programs.staged_executable import EarlyProgram, FailedGuard, StagedExecutable
 from tracer.tracing.recording.recorder import held_by
 from tracer.tracing.recording.trace_result import TraceResult
 from tracer.tracing.recording.value_guards import ValueGuard
@@ -147,9 +147,14 @@ class CompiledTrace:
 
     def side_exit(self, failed: FailedGuard) -> SideExit:
         """What is known when a call leaves this path."""
-        before = self.value_guards[: failed.number]
-        guard = replace(self.value_guards[failed.number], observed=failed.observed)
-        return SideExit(self, (*before, guard))
+        guard = self.value_guards[failed.number]
+        last = ValueGuard(guard.query, guard.line, guard.value, failed.observed)
+        return SideExit(self, (*self.value_guards[: failed.number], last))
+
+    def side_exit_of(self, program: EarlyProgram, memory: bytes, agreed: int) -> SideExit | None:
+        """The same by the memory of what a program has observed; None if its guards hold."""
+        failed = program.failed(program.unpacked(memory), self.observed, agreed)
+        return None if failed is None else self.side_exit(failed)
 
     # ---- running
     def _inputs(self, leaves: Sequence[Any]) -> list[Any]:

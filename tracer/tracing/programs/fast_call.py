@@ -22,7 +22,7 @@ from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Array, Tensor, is_plain
 from tracer.tracing.arguments.signature import Leaf, history_key
 from tracer.tracing.programs.compiled_trace import UNKNOWN, CompiledTrace, SideExit
-from tracer.tracing.programs.staged_executable import EarlyProgram, StagedExecutable
+from tracer.tracing.programs.staged_executable import StagedExecutable
 from tracer.tracing.programs.stages import Stage
 from tracer.tracing.recording.recorder import Holder
 
@@ -227,7 +227,7 @@ class _FastCallWriter:
         self.require(f"x{k} is not x{leaf.value}")
 
     def _object(self, k: int, leaf: Leaf) -> None:
-        self.require(f"x{k} is not {self.constant(leaf.value.object)}")
+        self.require(f"x{k} is not {self.constant(leaf.value.value)}")
 
     def _address(self, name: str, tensor: str, place: int) -> None:
         ready = "ready_to_write" if place in self.written else "ready"
@@ -301,10 +301,10 @@ class _FastCallWriter:
                 names[k] = -kept
             blocks.append(self._call(program.executable, with_reads(program.stage), names))
             expected = self.constant(program.packed(self.compiled.observed))
-            exit_of = self.constant(_side_exits(self.compiled, program))
+            early = self.constant(program)
             self.add(f"m = memory_at({e}.pointer, {program.observed_bytes})")
             self.add(f"if m != {expected}:")
-            self.add(f"    t = {exit_of}(m, agreed or 0)")
+            self.add(f"    t = compiled.side_exit_of({early}, m, agreed or 0)")
             self.add("    if t is not None: return resume(args, t) if agreed is None else t")
         if executable.late is not None:
             stage = executable.late_stage
@@ -397,18 +397,6 @@ class _FastCallWriter:
         exec(compile(source, "<tracer fast call>", "exec"), namespace)
         found: Callable[..., Any] = namespace["fast_call"]
         return found
-
-
-def _side_exits(
-    compiled: CompiledTrace, program: EarlyProgram
-) -> Callable[[bytes, int], SideExit | None]:
-    """Where a call leaves the path, given the memory of what a program observed and how many guards are known to hold."""
-
-    def side_exit(memory: bytes, agreed: int) -> SideExit | None:
-        failed = program.failed(program.unpacked(memory), compiled.observed, agreed)
-        return None if failed is None else compiled.side_exit(failed)
-
-    return side_exit
 
 
 def _is_flat(tree: Any) -> bool:

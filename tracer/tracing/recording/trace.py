@@ -137,8 +137,7 @@ def _placeholders(
             recorder.arguments[id(source)] = recorder.arguments[id(placeholder)] = number, x
             source._accumulator = placeholder._accumulator = x._accumulator
         placeholders.append(placeholder)
-        flags = Flags(source)
-        arguments.append(Argument(number, x, leaf.requires_grad, value, placeholder, source, flags))
+        arguments.append(Argument(number, x, value, placeholder, source, Flags(source)))
     return placeholders, arguments
 
 
@@ -198,7 +197,7 @@ def _volatile_since(
         (tensor, standing, tensor._requires_grad) for tensor, standing in recorder.standings.mutated
     ]
     changed += [
-        (a.number, a.placeholder, a.requires_grad)
+        (a.number, a.placeholder, a.came_with.flag)
         for a in arguments
         if a.number in recorded.mutated_arguments and isinstance(a.passed, Tensor)
     ]

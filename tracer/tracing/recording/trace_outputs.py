@@ -17,7 +17,6 @@ from tracer.dispatch.view_updates import write
 from tracer.functions.creation import copied
 from tracer.ir.call_sites import fold
 from tracer.ir.graph import Graph, Value
-from tracer.tensors.modes import Flag
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.arguments.signature import NAMESPACE
 from tracer.tracing.recording.functionalization import Flags
@@ -40,7 +39,6 @@ class Argument:
 
     number: int
     passed: Any
-    requires_grad: Flag
     value: Value
     placeholder: Tensor
     source: Tensor
