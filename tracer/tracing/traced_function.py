@@ -53,12 +53,10 @@ class TracedFunction(Generic[P, R]):
             (static_argnames,) if isinstance(static_argnames, str) else static_argnames
         )
         self._programs = Programs(self._name, max_traces, max_paths)
-        self._static_leaves: dict[
-            Any, set[int]
-        ] = {}  # by tree, floats that Python needs as numbers
-        self._bound: dict[
-            Any, TracedFunction[Any, Any]
-        ] = {}  # methods of instances that have no __dict__
+        # by tree, floats that Python needs as numbers
+        self._static_leaves: dict[Any, set[int]] = {}
+        # methods of instances that have no __dict__
+        self._bound: dict[Any, TracedFunction[Any, Any]] = {}
         self._fast: tuple[CompiledTrace, ...] = ()  # whose fast calls are tried
         self._fast_calls: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
         self._binding = Binding(function)
@@ -71,9 +69,8 @@ class TracedFunction(Generic[P, R]):
                 )
             )
         functools.update_wrapper(self, function, updated=())
-        if isinstance(
-            function, types.FunctionType
-        ):  # not a module: its attributes are no names of ours
+        # not a module: its attributes are no names of ours
+        if isinstance(function, types.FunctionType):
             self.__dict__.update(function.__dict__ | self.__dict__)
 
     # ---- calling
@@ -313,9 +310,8 @@ class TracedFunction(Generic[P, R]):
         return f"<traced function {self._name}: {self._programs.count} programs>"
 
     def __reduce__(self) -> Any:
-        if (
-            _named(self) is self
-        ):  # decorated where it is defined: found by its name, as functions are
+        # decorated where it is defined: found by its name, as functions are
+        if _named(self) is self:
             return self.__dict__["__qualname__"]
         return _restore, (
             self._function,

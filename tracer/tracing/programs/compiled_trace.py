@@ -27,6 +27,7 @@ from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.arguments.signature import Call, Leaf
 from tracer.tracing.programs.guards import build_guard
 from tracer.tracing.programs.staged_executable import EarlyProgram, FailedGuard, StagedExecutable
+from tracer.tracing.recording.output_aliases import Alias
 from tracer.tracing.recording.recorder import held_by
 from tracer.tracing.recording.trace_result import TraceResult
 from tracer.tracing.recording.value_guards import ValueGuard
@@ -185,9 +186,8 @@ class CompiledTrace:
             set_flag(held_by(holder, leaves), flag)
         for assign in recorded.assignments:
             assign()
-        made: set[int] = set()
-        for k in recorded.aliases:
-            self._make_view(k, leaves, results, made)
+        for k, alias in recorded.aliases.items():
+            results[k] = _view(alias, leaves, results, results[k])
         for k, number in zip(recorded.result_grads, outputs.result_gradients, strict=True):
             results[k]._grad = results[number]
         return self._give_back(leaves, results)
@@ -236,27 +236,6 @@ class CompiledTrace:
         for place, value in zip(recorded.placed, held, strict=True):
             place(value)
         return returned
-
-    def _make_view(
-        self, number: int, leaves: Sequence[Any], results: list[Any], made: set[int]
-    ) -> None:
-        """Put the view that a result is into its place."""
-        if number in made:
-            return
-        made.add(number)
-        alias = self.recorded.aliases[number]
-        if alias.kind == "program":
-            if alias.base in self.recorded.aliases:
-                self._make_view(alias.base, leaves, results, made)
-            base = results[alias.base]
-        else:
-            base = as_input(leaves[alias.base]) if alias.kind == "argument" else alias.base
-        view, computed = alias.of(base), results[number]
-        if view._grad_fn is None and computed._grad_fn is not None:
-            # its history is not its base's: it was detached and got another one, or is what a Function made of its argument
-            view._requires_grad, view._grad_fn = True, computed._grad_fn
-            view.output_number = computed.output_number
-        results[number] = view
 
     def _attach_histories(self, results: list[Any], inputs: list[Any]) -> None:
         """Give results, and state that was changed with a history, the backward program as theirs."""
@@ -312,6 +291,22 @@ class CompiledTrace:
                 return replay(part, operands, BUILDER, recorded.applied)
 
         return again
+
+
+def _view(
+    alias: Alias, leaves: Sequence[Any], results: Sequence[Tensor], computed: Tensor
+) -> Tensor:
+    """The view that a result is, instead of what the program has computed for it."""
+    if alias.kind == "program":
+        base = results[alias.base]
+    else:
+        base = as_input(leaves[alias.base]) if alias.kind == "argument" else alias.base
+    view = alias.of(base)
+    if view._grad_fn is None and computed._grad_fn is not None:
+        # its history is not its base's: it was detached and got another one, or is what a Function made of its argument
+        view._requires_grad, view._grad_fn = True, computed._grad_fn
+        view.output_number = computed.output_number
+    return view
 
 
 def as_input(x: Any) -> Tensor:

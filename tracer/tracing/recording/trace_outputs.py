@@ -186,7 +186,8 @@ def _returned(
 def _aliases(
     recorder: Recorder, tensors: list[Tensor], arguments: dict[int, int]
 ) -> dict[int, Alias]:
-    """By their numbers, the results that are views of an argument, of state or of another result, and what they are views of.
+    """By their numbers, the results that are views of an argument, of state or of another result, and what they are views of;
+    another result that is such a view itself comes first.
 
     What several overlapping results are views of becomes a result too.
     """
@@ -204,5 +205,16 @@ def _aliases(
     results = {id(x): number for number, x in enumerate(tensors)}
     tensors += overlapping_bases([x for x in tensors if alias_of(x, known) is None])
     results = {id(x): number for number, x in enumerate(tensors)}
-    found = {number: alias_of(x, known) for number, x in enumerate(tensors)}
-    return {number: alias for number, alias in found.items() if alias is not None}
+    found = [alias_of(x, known) for x in tensors]
+    aliases: dict[int, Alias] = {}
+
+    def put(number: int) -> None:
+        alias = found[number]
+        if alias is not None and number not in aliases:
+            if alias.kind == "program":
+                put(alias.base)
+            aliases[number] = alias
+
+    for number in range(len(found)):
+        put(number)
+    return aliases
