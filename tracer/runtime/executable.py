@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,15 @@ from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern, is_plain
 
 _LOG = logging.getLogger("tracer.fusion")
+
+
+class Result(NamedTuple):
+    """Where a result lies: in memory of its own ("new", and which), or in that of the input with the number, which it is
+    ("input") or which it is written to ("update")."""
+
+    kind: str
+    number: int
+    type: Type
 
 
 class Executable:
@@ -61,15 +70,15 @@ class Executable:
         self.call = self.program.call
         self._inputs = [(intern(v.type.strong()), v.type.weak) for v in graph.inputs]
         number_of: dict[Value, int] = {v: k for k, v in enumerate(graph.inputs)}
-        self.results: list[tuple[str, int, Type]] = []
+        self.results: list[Result] = []
         for number, v in enumerate(simple.outputs):
             type_ = intern(v.type.strong())
             if number in self.updates:
-                self.results.append(("update", self.updates[number], type_))
+                self.results.append(Result("update", self.updates[number], type_))
             elif number in self.lowering.output_slots:
-                self.results.append(("new", self.lowering.output_slots[number], type_))
+                self.results.append(Result("new", self.lowering.output_slots[number], type_))
             else:
-                self.results.append(("input", number_of[v], type_))
+                self.results.append(Result("input", number_of[v], type_))
         self._names = graph.input_names
         used = {v for node in simple.nodes for v in node.inputs} | set(simple.outputs)
         self.unread = frozenset(
@@ -155,7 +164,7 @@ class Executable:
 
     def borrowed(self, numbers: Iterable[int]) -> list[int]:
         """The inputs whose memory outputs of these numbers share."""
-        return [self.results[k][1] for k in numbers if self.results[k][0] == "input"]
+        return [self.results[k].number for k in numbers if self.results[k].kind == "input"]
 
     def kernels(self) -> Kernels:
         """The generated kernels."""
