@@ -93,7 +93,7 @@ class Accesses:
                     self.loads[(v, dims)] = name
                     self.load_access[name] = access
             self._collect_positions(step)
-            if step.kind in ("column", "split"):
+            if step.leaves_partials:
                 self.partials[step] = [
                     self.add(b.type.dtype, {}, "partial", b, 0) for b in self._buffers[step]
                 ]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
-from codegen import gemm
 from codegen.cpu import compile as kernels
 from codegen.runtime import Program
-from ops.compute import Reduction, Replacement, Strided, View
+from ops.compute import Concatenation, Host, Reduction, Replacement, Scatter, Strided, View
 from ops.movement import contiguous_strides
 from ops.operator import lookup
 from ops.types import Type
@@ -17,6 +16,7 @@ from tracer.lowering.axes import fresh
 from tracer.lowering.fuse import Fusion
 from tracer.lowering.groups import Group, Step
 from tracer.lowering.layout import Buffer, Layout
+from tracer.lowering.libraries import LIBRARIES, library_call
 from tracer.lowering.placement import Placement
 from tracer.lowering.program import Memory, Planned
 from tracer.lowering.scatter import scatter_bound
@@ -70,23 +70,29 @@ class Lowering:
 
     # ---- groups
     def _group(self, group: Group) -> None:
-        if group.kind in ("view", "empty"):
-            if group.kind == "empty":
-                for v in group.node.outputs:  # type: ignore[union-attr]
-                    self.places.buffer(v)
-            elif group.node is not None and group.node.outputs[0] not in self.fusion.aliases:
-                self._copied_view(group.node)
-            return
-        getattr(self, f"_{group.kind}")(group)
+        node = group.node
+        if node is None:
+            self._kernel(group)
+        elif group.is_empty:
+            for v in node.outputs:
+                self.places.buffer(v)
+        elif type(node.op.compute) in LIBRARIES:
+            self._library(node)
+        elif type(node.op.compute) in EMITTERS:
+            EMITTERS[type(node.op.compute)](self, node)
+        else:
+            raise AssertionError(
+                f"no kernel computes {node.op.name} with {len(node.outputs)} results"
+            )
 
     def _kernel(self, group: Group) -> None:
         stored = self.fusion.stored(group.steps)
-        if not stored and not any(s.kind in ("column", "split") for s in group.steps):
+        if not stored and not any(s.leaves_partials for s in group.steps):
             return
         shape = space(group.steps, stored)
         assert not isinstance(shape, str), shape
         for step in group.steps:
-            if step.kind in ("column", "split"):
+            if step.leaves_partials:
                 compute = step.node.op.compute
                 assert isinstance(compute, Reduction)
                 folding = compute.folding(step.node.inputs[0].type, step.node.outputs[0].type)
@@ -116,7 +122,7 @@ class Lowering:
         spec, schedule = bound.spec, bound.schedule
         count = kernels.count(spec, schedule, bound.sizes)
         for step in group.steps:
-            for buffer in self.partials.get(step, ()) if step.kind in ("column", "split") else ():
+            for buffer in self.partials.get(step, ()) if step.leaves_partials else ():
                 buffer.type = Type(
                     buffer.type.dtype, (kernels.partial_size(spec, schedule, bound.sizes),)
                 )
@@ -139,7 +145,7 @@ class Lowering:
         builder.emit(lookup("Cast"), (source,), {"to": v.type.dtype})
         node = builder.nodes[0]
         node = Node(node.op, (v,), node.attrs, node.outputs)
-        group = Group("kernel", node=None)
+        group = Group()
         result = fresh(target.strided.shape)
         group.steps = [Step(node, "map", (result,), result)]
         stored = {node.outputs[0]}
@@ -165,9 +171,11 @@ class Lowering:
         if not self.places.layout(v).is_at(out):
             self._copy_to(v, out, "kept")
 
-    def _copied_view(self, node: Node) -> None:
+    def _view(self, node: Node) -> None:
         """A view that strides cannot express, because of how its operand lies: the operand is copied first."""
         v, out = node.inputs[0], node.outputs[0]
+        if out in self.fusion.aliases:
+            return  # only another layout
         shape = tuple(map(int, v.type.shape))
         plain = Strided(shape, contiguous_strides(shape))
         assert isinstance(node.op.compute, View)
@@ -184,10 +192,8 @@ class Lowering:
         self.places.arranged[piece] = view
         self._copy_to(piece, target, "view")
 
-    def _copy(self, group: Group) -> None:
-        """Concatenation: each operand into its part of the result."""
-        node = group.node
-        assert node is not None
+    def _concatenation(self, node: Node) -> None:
+        """Each operand into its part of the result."""
         out = self.places.layout(node.outputs[0])
         axis = node.attrs["axis"] % node.outputs[0].type.rank
         start = 0
@@ -200,10 +206,9 @@ class Lowering:
                 )
             start += shape[axis]
 
-    def _replacement(self, group: Group) -> None:
+    def _replacement(self, node: Node) -> None:
         """Operand 0, then operand 1 over its part."""
-        node = group.node
-        assert node is not None and isinstance(node.op.compute, Replacement)
+        assert isinstance(node.op.compute, Replacement)
         (x, part), out = node.inputs, self.places.layout(node.outputs[0])
         self._start_from(x, out)
         shape = tuple(map(int, part.type.shape))
@@ -212,56 +217,36 @@ class Lowering:
             if not self.places.layout(part).is_at(where):
                 self._copy_to(part, where, "replaced")
 
-    def _contraction(self, group: Group) -> None:
-        node = group.node
-        assert node is not None
-        a, b, c = (self.places.layout(v) for v in (*node.inputs, *node.outputs))
-        rank = len(c.strided.shape)
-        batch = c.strided.shape[:-2]
-
-        def matrix(layout: Layout) -> gemm.Layout:
-            shape, strides = layout.strided.shape, layout.strided.strides
-            lead = rank - len(shape)
-            own = tuple(0 if d == 1 else s for d, s in zip(shape[:-2], strides[:-2], strict=True))
-            return gemm.Layout(strides[-2], strides[-1], (0,) * lead + own)
-
-        problem = gemm.Problem(
-            m=c.strided.shape[-2],
-            n=c.strided.shape[-1],
-            k=a.strided.shape[-1],
-            dtype=node.outputs[0].type.dtype,
-            a=matrix(a),
-            b=matrix(b),
-            c=matrix(c),
-            batch=batch,
+    def _library(self, node: Node) -> None:
+        inputs = [self.places.layout(v) for v in node.inputs]
+        outputs = [self.places.layout(v) for v in node.outputs]
+        call = library_call(node, inputs, outputs)
+        planned = Planned(
+            "library",
+            call.library.name,
+            [node],
+            [x.buffer for x in inputs],
+            [y.buffer for y in outputs],
+            library=call,
         )
-        plan = gemm.plan(problem)
-        work = Buffer(Type("uint8", (plan.workspace,)), "work")
-        planned = Planned("library", "matmul", [node], [a.buffer, b.buffer], [c.buffer])
-        if plan.workspace:
-            planned.writes.append(work)
-        planned.rows = [(plan, {"a": a, "b": b, "c": c}, work)]
+        if call.plan.workspace:
+            planned.writes.append(call.workspace)
         self.planned.append(planned)
 
-    def _scatter(self, group: Group) -> None:
-        node = group.node
-        assert node is not None
+    def _scatter(self, node: Node) -> None:
         out = self.places.layout(node.outputs[0])
         self._start_from(node.inputs[0], out)
         bound = scatter_bound(node, self.places.layout, self.places.number, out)
         if bound is not None:
             self._add_bound(bound, bound.group)
 
-    def _host(self, group: Group) -> None:
-        node = group.node
-        assert node is not None
+    def _host(self, node: Node) -> None:
         layouts = [self.places.layout(v) for v in node.inputs]
         outs = [self.places.layout(v) for v in node.outputs]
-        planned = Planned(
-            "host", node.op.name, [node], [x.buffer for x in layouts], [y.buffer for y in outs]
+        reads, writes = [x.buffer for x in layouts], [y.buffer for y in outs]
+        self.planned.append(
+            Planned("host", node.op.name, [node], reads, writes, host=(node, layouts, outs))
         )
-        planned.call = (node, layouts, outs)
-        self.planned.append(planned)
 
     def _finish_outputs(self) -> None:
         """Outputs that no kernel wrote to their place: views, inputs, values returned twice."""
@@ -289,6 +274,16 @@ class Lowering:
                 self._copy_to(kept, Layout.contiguous(target), "update")
             else:
                 self._copy_to(v, Layout.contiguous(target), "update")
+
+
+# What nodes that are no part of a fused kernel become, by compute kind; see `LIBRARIES` too.
+EMITTERS: dict[type, Callable[[Lowering, Node], None]] = {
+    View: Lowering._view,
+    Concatenation: Lowering._concatenation,
+    Replacement: Lowering._replacement,
+    Scatter: Lowering._scatter,
+    Host: Lowering._host,
+}
 
 
 def _chunk(bound: Bound, count: int) -> int:

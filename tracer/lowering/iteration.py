@@ -53,7 +53,7 @@ class Iteration:
 
         rows, inner = (joined(atoms) for atoms in self._in_memory_order())
         self.flat = False
-        folds = any(s.kind in ("row", "column", "split") for s in self._group.steps)
+        folds = any(s.is_fold for s in self._group.steps)
         finishing = any(s.kind == "finish" for s in self._group.steps)
         if not folds and not rows:
             if len(inner) == 1:

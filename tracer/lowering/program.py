@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from codegen import gemm
 from codegen.cpu import compile as kernels
 from codegen.errors import FunctionError
+from codegen.library import WORKSPACE, program_rows
 from codegen.runtime import AddressOf, HostCall, Row, Slot
 from codegen.toolchain.kernel_store import Kernel
 from ops.compute import Host
@@ -23,6 +23,7 @@ from ops.operator import run_reference
 from tracer.core.config import CONFIG
 from tracer.ir.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout
+from tracer.lowering.libraries import LibraryCall
 from tracer.lowering.memory_plan import plan_memory
 from tracer.lowering.placement import Placement
 from tracer.lowering.specify import Bound
@@ -30,20 +31,20 @@ from tracer.lowering.specify import Bound
 
 @dataclass(slots=True)
 class Planned:
-    """One row, or several of one library call: what it runs, reads and writes."""
+    """One part of a plan: what it runs, reads and writes. `kind` says which of `bound` (a kernel of ours), `library` and `host`
+    (a node, where its operands and its results lie) there is."""
 
-    kind: str
+    kind: Literal["kernel", "library", "host"]
     name: str
     nodes: list[Node]
     reads: list[Buffer]
     writes: list[Buffer]
     bound: Bound | None = None
+    library: LibraryCall | None = None
+    host: tuple[Node, list[Layout], list[Layout]] | None = None
     text: str = ""
-    origin: str = ""
-    rows: list[Any] = field(default_factory=list)
     chunk: int = 0
     count: int = 0
-    call: Any = None
 
 
 class Memory:
@@ -88,7 +89,7 @@ class Memory:
                 kernel = _kernel(bound)
             except FunctionError as error:
                 raise ArgumentError(f"{error}{_used_at(planned.nodes)}") from None
-            planned.text, planned.origin = kernel.text, kernel.origin
+            planned.text = kernel.text
             block = kernels.argument_block(
                 bound.spec,
                 {
@@ -99,30 +100,15 @@ class Memory:
                 bound.strides,
             )
             return [Row(kernel.address, planned.count, planned.chunk, tuple(block))]
-        if planned.kind == "host":
-            return [HostCall(self.host_function(*planned.call), planned.name)]
-        ((plan, layouts, work),) = planned.rows
-        result = []
-        for row in plan.rows:
-            kernel = gemm.kernel(row.kernel)
-            words: list[Any] = []
-            for w in row.words:
-                if isinstance(w, gemm.Address):
-                    if w.operand == "workspace":
-                        words.append(Slot(self.workspace_slot, work.place + w.offset))
-                    else:
-                        layout = layouts[w.operand]
-                        base = self.pointer(layout.buffer, layout.strided.offset)
-                        words.append(
-                            Slot(base.index, base.offset + w.offset)
-                            if isinstance(base, Slot)
-                            else base + w.offset
-                        )
-                else:
-                    words.append(w)
-            planned.origin = kernel.origin
-            result.append(Row(kernel.address, row.n, row.chunk, tuple(words)))
-        return result
+        if planned.host is not None:
+            return [HostCall(self.host_function(*planned.host), planned.name)]
+        call = planned.library
+        assert call is not None
+        operands = {
+            name: self.pointer(x.buffer, x.strided.offset) for name, x in call.operands.items()
+        }
+        operands[WORKSPACE] = self.pointer(call.workspace)
+        return program_rows(call.plan, operands)
 
     def host_function(self, node: Node, layouts: Sequence[Layout], outs: Sequence[Layout]) -> Any:
         """The reference of a declared host call, as a function of the call's words."""

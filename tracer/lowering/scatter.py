@@ -148,7 +148,7 @@ def scatter_bound(
         for a in tail:
             sizes["r"] *= shape[a]
     spec = KernelSpec(f"k_scatter_{compute.mode}", tuple(axes_), tuple(operands), tuple(stages))
-    group = Group("kernel", node=node)
+    group = Group(node=node)
     return Bound(spec, Schedule(mode="scatter"), tuple(bindings), sizes, strides, {}, group)
 
 

@@ -18,7 +18,7 @@ from tracer.lowering.groups import Shape, Step
 def unsound(steps: Sequence[Step]) -> str:
     """Why steps whose maps were unified cannot share a kernel, or ""."""
     made = {s.output: s.result for s in steps if s.output is not None}
-    left = {s.node for s in steps if s.kind in ("column", "split")}
+    left = {s.node for s in steps if s.leaves_partials}
     for s in steps:
         if s.fold is not None and s.fold.node in left:
             return "a fold over rows or of everything is finished by another kernel"
@@ -55,7 +55,7 @@ def space(steps: list[Step], stored: set[Value]) -> Shape | str:
     if "split" in kinds and ("row" in kinds or "column" in kinds):
         return "a fold of everything does not share a kernel with other folds"
     for s in steps:
-        if s.kind not in ("row", "column", "split"):
+        if not s.is_fold:
             continue
         operand = s.operands[0]
         assert operand is not None
@@ -104,7 +104,7 @@ def _in_order(s: Step, rows: tuple[Atom, ...], inner: tuple[Atom, ...]) -> str:
     result = atoms_of(s.result)
     if s.kind == "finish" and result not in (rows, rows + inner):
         return "partial results lie in another order"
-    if s.kind not in ("row", "column", "split"):
+    if not s.is_fold:
         return ""
     assert s.operands[0] is not None
     reduced = tuple(a for a in atoms_of(s.operands[0]) if a not in set(result))

@@ -132,7 +132,7 @@ class Specifier:
             if step.kind == "row":
                 self._pass_of[step] = depth
                 depth += 1
-            elif step.kind in ("column", "split"):
+            elif step.leaves_partials:
                 self._pass_of[step] = depth
             if step.output is not None:
                 self._depth[step.output] = depth
@@ -301,7 +301,7 @@ class Specifier:
                 access = self._scratch[v]
                 body.append(Store(access.name, self.iteration.index(access)[0], self.names[v]))
         for step, when in self._pass_of.items():
-            if when == number and step.kind in ("row", "column", "split"):
+            if when == number and step.is_fold:
                 body += self._inner_loads(step, loaded)
                 body += self.statements.fold(step)
         return body + late
