@@ -7,7 +7,8 @@
 A kernel takes a range and an argument block, a C function what its signature says. Between them stands a
 shim of ours, one for each signature: for every number of the range it takes the arguments from the block
 and calls the function, whose address is the block's first word. So object code on disk holds no address
-of this process.
+of this process. A number of a row of one call may be stored at `AddressOf(STATUS)`, as LAPACK's `info`:
+another one than 0 ends the program.
 
 Knows words and C's calling convention. Must not know what any function does.
 """
