@@ -2,7 +2,7 @@
 
 Nodes are taken in order; each starts a group of its own and is merged with the groups of its producers where the maps of the
 values between them unify, the space of the merged group has a form that a kernel can run, and no path leads out of the group and
-back (see `tracer.lowering.spaces` and `order`).
+back (see `tracer.lowering.spaces` and `order`). Nodes with effects keep their order and stay alone.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Fusion:
         self.aliases = _aliases(graph)
         self._groups: list[Group] = []
         self._order: Order[Group] = Order()
+        self._last_effect: Group | None = None
         for node in graph.nodes:
             for v in node.inputs:
                 self.consumers.setdefault(v, []).append(node)
@@ -66,6 +67,10 @@ class Fusion:
         group.producers = self._producers(
             self.aliases.get(v, (v,))[0] for v in node.inputs
         )  # a view is only a layout here
+        if node.has_effect:  # behind the one before, as if it read from it
+            if self._last_effect is not None:
+                group.producers.add(self._last_effect)
+            self._last_effect = group
         group.depth = _below(group.producers)
         self._register(group, node.outputs)
 

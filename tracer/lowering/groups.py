@@ -90,7 +90,12 @@ class Group:
     @property
     def is_empty(self) -> bool:
         """Whether it is a node whose results have no elements, so that nothing runs."""
-        return self.node is not None and any(0 in v.type.shape for v in self.node.outputs)
+        node = self.node
+        return (
+            node is not None
+            and any(0 in v.type.shape for v in node.outputs)
+            and not node.has_effect
+        )
 
     @property
     def compute(self) -> Compute | None:

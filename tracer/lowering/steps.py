@@ -18,9 +18,9 @@ SPLIT_RESULTS = 16
 def steps_of(node: Node, number: int) -> list[Step] | None:
     """The node as steps with maps of their own, or None when no fused kernel computes it."""
     compute = node.op.compute
-    out = node.outputs[0].type
     if len(node.outputs) != 1:
         return None
+    out = node.output.type
     if isinstance(compute, Scalar):
         result = fresh(out.shape)  # type: ignore[arg-type]
         operands = tuple(_aligned(v, result) for v in node.inputs)

@@ -193,7 +193,7 @@ def _computed_now(
     builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
 ) -> Value | None:
     """An exact result of 0-d constants: a constant."""
-    if node.op.ulp or node.op.random or not inputs:
+    if node.op.ulp or node.op.effect is not None or not inputs:
         return None
     operands = [_constant(made, v) for v in inputs]
     if any(array is None for array in operands):
