@@ -5,15 +5,14 @@ Knows where values lie and which positions texts ask for. Must not know the orde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ops.compute import Gather, Reduction, Scalar
-from ops.movement import contiguous_strides
+from ops.compute import Gather, Reduction, Scalar, contiguous_strides
 from tracer.ir.graph import Value
 from tracer.lowering.axes import Atom, Dims
-from tracer.lowering.groups import Group, Shape, Step
+from tracer.lowering.groups import PartialFold, Shape, Step
 from tracer.lowering.layout import Buffer, Layout
 
 Role = Literal["in", "out", "inout", "partial"]
@@ -33,8 +32,8 @@ class Access:
 
 
 class Accesses:
-    """The accesses of a group's kernel. `layout(v)`: where a value lies; `literal(v)`: the value of a 0-d constant, else None;
-    `buffers`: of folds that other kernels finish, by fold step.
+    """The accesses of the kernel of some steps. `layout(v)`: where a value lies; `literal(v)`: the value of a 0-d constant,
+    else None; `partials`: of the folds that other kernels finish, by step.
 
     Attributes: `all` of them in order; `loads`, names by value and map; `stores` by value; `gathers` with the operators' indices;
     `partials` by step; `position_strides`, for each position that a step's text uses the strides of atoms.
@@ -42,16 +41,16 @@ class Accesses:
 
     def __init__(
         self,
-        group: Group,
+        steps: Sequence[Step],
         shape: Shape,
         stored: set[Value],
         layout: Callable[[Value], Layout],
         literal: Callable[[Value], Any],
-        buffers: dict[Step, list[Buffer]],
+        partials: Mapping[Step, PartialFold],
     ) -> None:
-        self._group, self._shape, self._stored = group, shape, stored
-        self._layout, self._literal, self._buffers = layout, literal, buffers
-        self._made = {s.output for s in group.steps if s.output is not None}
+        self._steps, self._shape, self._stored = steps, shape, stored
+        self._layout, self._literal, self._left = layout, literal, partials
+        self._made = {s.output for s in steps if s.output is not None}
         self.all: list[Access] = []
         self.loads: dict[tuple[Value, Dims], str] = {}
         self.load_access: dict[str, Access] = {}
@@ -68,11 +67,11 @@ class Accesses:
 
     def _collect(self) -> None:
         made = self._made
-        for step in self._group.steps:
+        for step in self._steps:
             if step.kind == "finish":
                 assert step.fold is not None
                 self.partials[step] = [
-                    self.add(b.type.dtype, {}, "in", b, 0) for b in self._buffers[step.fold]
+                    self.add(b.type.dtype, {}, "in", b, 0) for b in self._left[step.fold].buffers
                 ]
                 continue
             for v, dims in zip(step.inputs, step.operands, strict=True):
@@ -95,9 +94,9 @@ class Accesses:
             self._collect_positions(step)
             if step.leaves_partials:
                 self.partials[step] = [
-                    self.add(b.type.dtype, {}, "partial", b, 0) for b in self._buffers[step]
+                    self.add(b.type.dtype, {}, "partial", b, 0) for b in self._left[step].buffers
                 ]
-        for step in self._group.steps:
+        for step in self._steps:
             made_here = step.output
             if made_here is not None and made_here in self._stored:
                 layout = self._layout(made_here)
@@ -209,7 +208,7 @@ class Accesses:
                 v = whole[v]
             return v
 
-        for step in self._group.steps:
+        for step in self._steps:
             carried = _carried(step)
             for k, v in enumerate(step.inputs):
                 if k not in carried:

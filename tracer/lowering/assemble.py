@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Literal
 
 from codegen.cpu import compile as kernels
 from codegen.runtime import Program
 from ops.compute import Concatenation, Host, Reduction, Replacement, Scatter, Strided, View
-from ops.movement import contiguous_strides
 from ops.operator import lookup
 from ops.types import Type
-from tracer.ir.graph import Graph, GraphBuilder, Node, Value
+from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.axes import fresh
 from tracer.lowering.fuse import Fusion
-from tracer.lowering.groups import Group, Step
+from tracer.lowering.groups import Group, PartialFold, Shape, Step
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.libraries import LIBRARIES, library_call
 from tracer.lowering.placement import Placement
@@ -26,6 +27,7 @@ from tracer.lowering.statements import LANE_DTYPES
 
 PARALLEL_ELEMENTS = 1 << 15  # a row of less work runs on the caller alone
 CHUNK_ELEMENTS = 1 << 14
+_CAST = lookup("Cast")
 
 
 class Lowering:
@@ -37,9 +39,7 @@ class Lowering:
     ) -> None:
         self.graph = graph
         self.updates = dict(updates)
-        self.partials: dict[Step, list[Buffer]] = {}
-        self.reduced: dict[Step, int] = {}
-        self.modes: dict[Step, str] = {}
+        self.partials: dict[Step, PartialFold] = {}
         self.planned: list[Planned] = []
         started = time.perf_counter()
         self.fusion = Fusion(graph)
@@ -93,78 +93,48 @@ class Lowering:
         assert not isinstance(shape, str), shape
         for step in group.steps:
             if step.leaves_partials:
-                compute = step.node.op.compute
-                assert isinstance(compute, Reduction)
-                folding = compute.folding(step.node.inputs[0].type, step.node.outputs[0].type)
-                self.partials[step] = [
-                    Buffer(Type(LANE_DTYPES[d]), "work") for _, d in folding.state
-                ]
-                self.modes[step] = "columns" if step.kind == "column" else "split"
-                count = 1
-                for atom in shape.rows if step.kind == "column" else shape.inner:
-                    count *= atom.size
-                self.reduced[step] = count
-        specifier = Specifier(
-            group,
+                self.partials[step] = _partial_fold(step, shape)
+        bound = Specifier(
+            group.steps,
             shape,
             stored,
             self.places.layout,
             self.places.literal,
             self.places.number,
             self.partials,
-            self.reduced,
-            self.modes,
-            _kernel_name(group),
-        )
-        self._add_bound(specifier.run(), group)
-
-    def _add_bound(self, bound: Bound, group: Group) -> None:
-        spec, schedule = bound.spec, bound.schedule
-        count = kernels.count(spec, schedule, bound.sizes)
+            _kernel_name(group.steps),
+        ).run()
         for step in group.steps:
-            for buffer in self.partials.get(step, ()) if step.leaves_partials else ():
-                buffer.type = Type(
-                    buffer.type.dtype, (kernels.partial_size(spec, schedule, bound.sizes),)
-                )
-        reads = [
-            b
-            for (b, _), o in zip(bound.operands, spec.operands, strict=True)
-            if o.role in ("in", "inout")
-        ]
-        writes = [
-            b for (b, _), o in zip(bound.operands, spec.operands, strict=True) if o.role != "in"
-        ]
-        planned = Planned("kernel", spec.name, group.nodes, reads, writes, bound, count=count)
+            for buffer in self.partials[step].buffers if step.leaves_partials else ():
+                size = kernels.partial_size(bound.spec, bound.schedule, bound.sizes)
+                buffer.type = Type(buffer.type.dtype, (size,))
+        self._add_bound(bound, group.nodes)
+
+    def _add_bound(self, bound: Bound, nodes: list[Node]) -> None:
+        count = kernels.count(bound.spec, bound.schedule, bound.sizes)
+        operands = list(zip(bound.operands, bound.spec.operands, strict=True))
+        reads = [buffer for (buffer, _), o in operands if o.role in ("in", "inout")]
+        writes = [buffer for (buffer, _), o in operands if o.role != "in"]
+        planned = Planned("kernel", bound.spec.name, nodes, reads, writes, bound, count=count)
         planned.chunk = _chunk(bound, count)
         self.planned.append(planned)
 
     def _copy_to(self, v: Value, target: Layout, name: str = "copy") -> None:
         """A kernel that writes a value to a place of the same shape."""
-        builder = GraphBuilder()
-        source = builder.input(v.type.strong())
-        builder.emit(lookup("Cast"), (source,), {"to": v.type.dtype})
-        node = builder.nodes[0]
-        node = Node(node.op, (v,), node.attrs, node.outputs)
-        group = Group()
-        result = fresh(target.strided.shape)
-        group.steps = [Step(node, "map", (result,), result)]
-        stored = {node.outputs[0]}
-        shape = space(group.steps, stored)
-        assert not isinstance(shape, str)
-        layouts = {v: self.places.layout(v), node.outputs[0]: target}
-        specifier = Specifier(
-            group,
-            shape,
-            stored,
-            layouts.__getitem__,
-            lambda _: None,  # constants are read too: their kernels are one
-            self.places.number,
-            {},
-            {},
-            {},
-            f"k_{name}",
+        made, axes = Value(v.type.strong()), fresh(target.strided.shape)
+        node = Node(_CAST, (v,), _CAST.normalize({"to": v.type.dtype}), (made,))
+        steps, layouts = (
+            [Step(node, "map", (axes,), axes)],
+            {v: self.places.layout(v), made: target},
         )
-        self._add_bound(specifier.run(), group)
+        shape = space(steps, {made})
+        assert not isinstance(shape, str)
+        # constants are read too, not written into the text: kernels of them are one
+        read, literal = layouts.__getitem__, _no_literal
+        bound = Specifier(
+            steps, shape, {made}, read, literal, self.places.number, {}, f"k_{name}"
+        ).run()
+        self._add_bound(bound, [node])
 
     def _start_from(self, v: Value, out: Layout) -> None:
         """The elements that a result starts from, unless it has their memory."""
@@ -176,13 +146,12 @@ class Lowering:
         v, out = node.inputs[0], node.outputs[0]
         if out in self.fusion.aliases:
             return  # only another layout
-        shape = tuple(map(int, v.type.shape))
-        plain = Strided(shape, contiguous_strides(shape))
+        plain = Strided.row_major(v.type.shape)
         assert isinstance(node.op.compute, View)
         view = node.op.compute.rule(plain, tuple(map(int, out.type.shape)), node.attrs)
         assert view is not None, node
         target = self.places.layout(out)
-        if not view.offset and Layout(target.buffer, view).is_contiguous and target.is_contiguous:
+        if not view.offset and view.is_row_major and target.strided.is_row_major:
             self._copy_to(v, Layout(target.buffer, plain), "view")
             return
         whole = Value(v.type.strong())
@@ -238,7 +207,7 @@ class Lowering:
         self._start_from(node.inputs[0], out)
         bound = scatter_bound(node, self.places.layout, self.places.number, out)
         if bound is not None:
-            self._add_bound(bound, bound.group)
+            self._add_bound(bound, [node])
 
     def _host(self, node: Node) -> None:
         layouts = [self.places.layout(v) for v in node.inputs]
@@ -298,9 +267,7 @@ def _chunk(bound: Bound, count: int) -> int:
         each = min(inner, 4096)
         total = each * count
     elif mode == "columns":
-        rows = 1
-        for axis in bound.spec.rows:
-            rows *= bound.sizes[axis.name]
+        rows = math.prod(bound.sizes[axis.name] for axis in bound.spec.rows)
         each = max(1, inner * rows // max(count, 1))
         total = each * count
     else:
@@ -312,10 +279,25 @@ def _chunk(bound: Bound, count: int) -> int:
     return -(-chunk // 16) * 16 if mode == "flat" else chunk
 
 
-def _kernel_name(group: Group) -> str:
+def _no_literal(v: Value) -> None:
+    """Of no value."""
+
+
+def _partial_fold(step: Step, shape: Shape) -> PartialFold:
+    """What a fold leaves to another kernel; the buffers' size is known with the schedule."""
+    compute = step.node.op.compute
+    assert isinstance(compute, Reduction)
+    folding = compute.folding(step.node.inputs[0].type, step.node.output.type)
+    buffers = [Buffer(Type(LANE_DTYPES[d]), "work") for _, d in folding.state]
+    folded = shape.rows if step.kind == "column" else shape.inner
+    mode: Literal["columns", "split"] = "columns" if step.kind == "column" else "split"
+    return PartialFold(buffers, math.prod(a.size for a in folded), mode)
+
+
+def _kernel_name(steps: Sequence[Step]) -> str:
     """A readable name from the operators in the kernel."""
     names: list[str] = []
-    for step in group.steps:
+    for step in steps:
         if step.kind == "view":
             continue
         name = step.node.op.name.lower().replace(".", "_")

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from ops.compute import Composite, Constant, Control, Size, Strided, View
-from ops.movement import contiguous_strides
 from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.axes import Dims, Substitution, atoms_of, replace, unify
 from tracer.lowering.groups import Cut, Group, Shape, Step, substituted
@@ -321,8 +320,7 @@ def _aliases(graph: Graph) -> dict[Value, tuple[Value, Strided]]:
         if not isinstance(node.op.compute, View):
             continue
         v = node.inputs[0]
-        shape: tuple[int, ...] = tuple(int(d) for d in v.type.shape)
-        base, layout = result.get(v, (v, Strided(shape, contiguous_strides(shape))))
+        base, layout = result.get(v) or (v, Strided.row_major(v.type.shape))
         target = tuple(int(d) for d in node.outputs[0].type.shape)
         found = node.op.compute.rule(layout, target, node.attrs)
         if found is not None:

@@ -8,6 +8,7 @@ from typing import Literal
 from ops.compute import Compute
 from tracer.ir.graph import Node, Value
 from tracer.lowering.axes import Atom, Dims, Substitution, atoms_of, replace
+from tracer.lowering.layout import Buffer
 
 StepKind = Literal["map", "view", "point", "row", "column", "split", "finish"]
 
@@ -106,6 +107,16 @@ class Group:
     def nodes(self) -> list[Node]:
         """The nodes of all steps, or the one node."""
         return [self.node] if self.node is not None else [s.node for s in self.steps]
+
+
+@dataclass(frozen=True, slots=True)
+class PartialFold:
+    """What a fold leaves that another kernel finishes: `buffers`, one for each state; of how many elements each result is folded
+    (`count`); the mode of the kernel that folds them."""
+
+    buffers: list[Buffer]
+    count: int
+    mode: Literal["columns", "split"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ops.compute import Constant, Contraction, Replacement, Scatter, Size, Strided, View
-from ops.movement import contiguous_strides
+from ops.compute import (
+    Constant,
+    Contraction,
+    Replacement,
+    Scatter,
+    Size,
+    Strided,
+    View,
+    contiguous_strides,
+)
 from ops.operator import run_reference
 from ops.types import Type
 from tracer.ir.graph import Graph, Node, Value
@@ -232,11 +240,8 @@ class Placement:
     @staticmethod
     def _is_whole(base: Value, layout: Strided) -> bool:
         """Whether a view shows all elements of a value in their order."""
-        return (
-            layout.offset == 0
-            and Layout(Buffer(base.type, ""), layout).is_contiguous
-            and int(base.type.size) == math.prod(layout.shape)
-        )
+        same_size = int(base.type.size) == math.prod(layout.shape)
+        return layout.offset == 0 and layout.is_row_major and same_size
 
     def _turned(self, base: Value, view: Strided) -> Strided | None:
         """How a matrix product must lie so that a permutation of it that is returned is row-major; None for other views."""
@@ -340,8 +345,7 @@ class Placement:
                 return Layout(buffer, arranged)
             strided = self.through(base, v, arranged)
         if strided is None:
-            shape = tuple(map(int, v.type.shape))
-            strided = Strided(shape, contiguous_strides(shape))
+            strided = Strided.row_major(v.type.shape)
         return Layout(buffer, strided)
 
     def through(self, base: Value, v: Value, layout: Strided) -> Strided | None:

@@ -18,7 +18,6 @@ from codegen.spec.kernel_spec import (
 from ops.compute import Scatter
 from ops.reductions import lane
 from tracer.ir.graph import Node, Value
-from tracer.lowering.groups import Group
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.specify import Bound
 
@@ -148,8 +147,7 @@ def scatter_bound(
         for a in tail:
             sizes["r"] *= shape[a]
     spec = KernelSpec(f"k_scatter_{compute.mode}", tuple(axes_), tuple(operands), tuple(stages))
-    group = Group(node=node)
-    return Bound(spec, Schedule(mode="scatter"), tuple(bindings), sizes, strides, {}, group)
+    return Bound(spec, Schedule(mode="scatter"), tuple(bindings), sizes, strides, {})
 
 
 def _added_as(dtype: str) -> str:
