@@ -219,30 +219,25 @@ class Lowering:
 
     def _finish_outputs(self) -> None:
         """Outputs that no kernel wrote to their place: views, inputs, values returned twice."""
-        late: list[tuple[int, Value, Buffer]] = []
+        late: list[
+            tuple[Value, Layout]
+        ] = []  # what is written when all that reads its target has run
         for number, v in self.places.copies:
-            if number in self.updates:
-                if self.places.base(v)[0] in self.graph.inputs:
-                    temporary = Buffer(v.type.strong(), "work")
-                    self._copy_to(v, Layout.contiguous(temporary), "keep")
-                    late.append((number, v, temporary))
-                else:
-                    late.append((number, v, self.places.layout(v).buffer))
-            else:
+            if number not in self.updates:
                 buffer = Buffer(v.type.strong(), "output", number)
                 self.places.output_buffers[number] = buffer
                 if 0 not in v.type.shape:
                     self._copy_to(v, Layout.contiguous(buffer), "output")
-        for number, v, temporary in late:
-            target = self.places.buffers[self.graph.inputs[self.updates[number]]]
-            if 0 in v.type.shape:
-                continue
-            if self.places.base(v)[0] in self.graph.inputs:
-                kept = Value(v.type.strong())
-                self.places.buffers[kept] = temporary
-                self._copy_to(kept, Layout.contiguous(target), "update")
-            else:
-                self._copy_to(v, Layout.contiguous(target), "update")
+            elif 0 not in v.type.shape:
+                target = self.places.buffers[self.graph.inputs[self.updates[number]]]
+                if self.places.base(v)[0] in self.graph.inputs:  # which may be written before
+                    kept = Value(v.type.strong())
+                    self.places.buffers[kept] = Buffer(kept.type, "work")
+                    self._copy_to(v, self.places.layout(kept), "keep")
+                    v = kept
+                late.append((v, Layout.contiguous(target)))
+        for v, place in late:
+            self._copy_to(v, place, "update")
 
 
 # What nodes that are no part of a fused kernel become, by compute kind; see `LIBRARIES` too.
