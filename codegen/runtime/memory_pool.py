@@ -129,7 +129,7 @@ def allocate(nbytes: int) -> Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class MemoryStatistics:
     """`system`: pieces that came from the system so far. `idle`: bytes that wait to be used
     again. `held`: bytes of all pieces, idle or not. `peak`: the most that were held at once since
     `reset_peak`.
@@ -141,10 +141,10 @@ class Statistics:
     peak: int
 
 
-def statistics() -> Statistics:
+def statistics() -> MemoryStatistics:
     """What the pool has done and holds."""
     idle = sum(size * len(idle) for size, idle in list(_idle.items()))
-    return Statistics(_made, idle, _Piece.total.held, _Piece.total.peak)
+    return MemoryStatistics(_made, idle, _Piece.total.held, _Piece.total.peak)
 
 
 def reset_peak() -> None:

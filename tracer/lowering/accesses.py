@@ -19,7 +19,7 @@ Role = Literal["in", "out", "inout", "partial"]
 
 
 @dataclass(slots=True)
-class Access:
+class OperandAccess:
     """A buffer as an operand sees it: strides of each atom (0 where absent), a static byte offset."""
 
     name: str
@@ -51,17 +51,17 @@ class Accesses:
         self._steps, self._shape, self._stored = steps, shape, stored
         self._layout, self._literal, self._left = layout, literal, partials
         self._made = {s.output for s in steps if s.output is not None}
-        self.all: list[Access] = []
+        self.all: list[OperandAccess] = []
         self.loads: dict[tuple[Value, Dims], str] = {}
-        self.load_access: dict[str, Access] = {}
-        self.stores: dict[Value, Access] = {}
-        self.gathers: dict[Step, tuple[Access, tuple[Any, ...]]] = {}
-        self.partials: dict[Step, list[Access]] = {}
+        self.load_access: dict[str, OperandAccess] = {}
+        self.stores: dict[Value, OperandAccess] = {}
+        self.gathers: dict[Step, tuple[OperandAccess, tuple[Any, ...]]] = {}
+        self.partials: dict[Step, list[OperandAccess]] = {}
         self.position_strides: dict[Step, dict[str, dict[Atom, int]]] = {}
         self.moved = self._moved()
         self._collect()
 
-    def is_partial(self, access: Access) -> bool:
+    def is_partial(self, access: OperandAccess) -> bool:
         """Whether it is to partial results of a fold."""
         return any(access in group for group in self.partials.values())
 
@@ -107,7 +107,7 @@ class Accesses:
 
     def add(
         self, dtype: str, strides: dict[Atom, int], role: Role, buffer: Buffer, offset: int
-    ) -> Access:
+    ) -> OperandAccess:
         """An access, the one that there is if it reads the same."""
         for known in self.all:
             if (
@@ -119,7 +119,7 @@ class Accesses:
                 and not known.extra
             ):
                 return known
-        access = Access(f"a{len(self.all)}", dtype, strides, role, buffer, offset)
+        access = OperandAccess(f"a{len(self.all)}", dtype, strides, role, buffer, offset)
         self.all.append(access)
         return access
 
@@ -134,7 +134,7 @@ class Accesses:
                 stride *= atom.size
         return result
 
-    def _gather_access(self, step: Step, data: Value) -> tuple[Access, tuple[Any, ...]]:
+    def _gather_access(self, step: Step, data: Value) -> tuple[OperandAccess, tuple[Any, ...]]:
         compute = step.node.op.compute
         assert isinstance(compute, Gather)
         indices = compute.rule(
@@ -149,7 +149,9 @@ class Accesses:
                 for atom in reversed(step.result[index.axis]):
                     strides[atom] = strides.get(atom, 0) + stride
                     stride *= atom.size
-        access = Access(f"a{len(self.all)}", self.dtype(data), strides, "in", layout.buffer, offset)
+        access = OperandAccess(
+            f"a{len(self.all)}", self.dtype(data), strides, "in", layout.buffer, offset
+        )
         access.extra = tuple(
             (f"{access.name}_{k}", stride)
             for k, (index, stride) in enumerate(zip(indices, layout.strided.strides, strict=True))

@@ -19,7 +19,7 @@ from tracer.lowering.groups import Group, PartialFold, Shape, Step
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.libraries import LIBRARIES, library_call
 from tracer.lowering.placement import Placement
-from tracer.lowering.program import Memory, Planned
+from tracer.lowering.program import Planned, ProgramBuilder
 from tracer.lowering.scatter import scatter_bound
 from tracer.lowering.spaces import space
 from tracer.lowering.specify import Bound, Specifier
@@ -47,7 +47,7 @@ class Lowering:
         for group in self.fusion.groups:
             self._group(group)
         self._finish_outputs()
-        self.memory = Memory(graph, self.places, self.planned)
+        self.memory = ProgramBuilder(graph, self.places, self.planned)
         self.lower_seconds = time.perf_counter() - started
         started = time.perf_counter()
         self.program = self._compile()

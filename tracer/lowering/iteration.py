@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Literal
 
 from codegen.spec.kernel_spec import Axis, Operand
-from tracer.lowering.accesses import Access, Accesses
+from tracer.lowering.accesses import Accesses, OperandAccess
 from tracer.lowering.axes import Atom, Dims
 from tracer.lowering.groups import PartialFold, Shape, Step
 
@@ -114,7 +114,7 @@ class Iteration:
         axes += [Axis(name, "reduced") for name in self.sizes if name.startswith("k")]
         return tuple(axes)
 
-    def index(self, access: Access) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def index(self, access: OperandAccess) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Names of the axes that an access runs over, and its strides there."""
         if access.role == "partial" or self._accesses.is_partial(access):
             return (), ()
@@ -147,7 +147,7 @@ class Iteration:
                 return None
         return strides.get(atoms[-1], 0)
 
-    def operand(self, access: Access) -> Operand:
+    def operand(self, access: OperandAccess) -> Operand:
         """An access as an operand of the specification."""
         if access.role == "partial" or self._accesses.is_partial(access):
             return Operand(access.name, access.dtype, (1,), access.role)

@@ -47,7 +47,7 @@ class Planned:
     count: int = 0
 
 
-class Memory:
+class ProgramBuilder:
     """Where a planned program's buffers are when it runs. `workspace`: its bytes; `constants`: the memory that holds them;
     `output_slots` by output number."""
 

@@ -26,7 +26,7 @@ from codegen.spec.kernel_spec import (
 from codegen.spec.schedule_choice import schedule_for
 from ops.compute import Effort, Scalar, ScalarFunction
 from tracer.ir.graph import Value
-from tracer.lowering.accesses import Access, Accesses
+from tracer.lowering.accesses import Accesses, OperandAccess
 from tracer.lowering.groups import PartialFold, Shape, Step
 from tracer.lowering.iteration import Iteration
 from tracer.lowering.layout import Buffer, Layout
@@ -104,7 +104,7 @@ class Specifier:
         self._depths()
         self._passes = max(self._pass_of.values(), default=-1) + 1
         stages: list[Stage] = []
-        self._scratch: dict[Value, Access] = {}
+        self._scratch: dict[Value, OperandAccess] = {}
         self._kept_in: dict[Value, int] = {}
         self._needed_by: dict[int, dict[Step, None]] = {}  # what is kept decides it
         self._plan_scratch()
@@ -201,7 +201,7 @@ class Specifier:
                     if self._lend(result, v):
                         break
 
-    def _is_contiguous(self, access: Access) -> bool:
+    def _is_contiguous(self, access: OperandAccess) -> bool:
         """Whether neighbours of the loop are neighbours in memory; else reading back costs more than most computing does."""
         return dict(zip(*self.iteration.index(access), strict=True)).get("r") == 1
 
@@ -301,7 +301,7 @@ class Specifier:
                 body += self.statements.fold(step)
         return body + late
 
-    def _is_read(self, access: Access) -> bool:
+    def _is_read(self, access: OperandAccess) -> bool:
         """Whether the kernel reads from a buffer that it writes to."""
         return any(a.buffer is access.buffer and a.role == "in" for a in self.accesses.all)
 

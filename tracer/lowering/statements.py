@@ -17,7 +17,7 @@ from ops.compute import Folding, Gather, Reduction
 from ops.reductions import lane
 from ops.types import Type
 from tracer.ir.graph import Value
-from tracer.lowering.accesses import Access, Accesses, scalar_text
+from tracer.lowering.accesses import Accesses, OperandAccess, scalar_text
 from tracer.lowering.axes import Atom, Dims
 from tracer.lowering.groups import PartialFold, Step
 from tracer.lowering.iteration import Iteration
@@ -112,7 +112,7 @@ class Statements:
         key = tuple(sorted(strides.items(), key=lambda item: id(item[0])))
         if key in self._positions:
             return self._positions[key]
-        access = Access("", "int64", strides, "in", Buffer(Type("int64"), "constant"))
+        access = OperandAccess("", "int64", strides, "in", Buffer(Type("int64"), "constant"))
         names, steps = self._iteration.index(access)
         prefix = "row_" if level == "row" else ""
         terms: list[str] = []
