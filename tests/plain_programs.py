@@ -261,7 +261,8 @@ class PlainProgram:
             }
             block = kernels.argument_block(bound.spec, pointers, bound.sizes, bound.strides)
             function = _function(repr((bound.spec, bound.schedule)), bound.spec, bound.schedule)
-            for lo, hi in self._pieces(planned.count, bound.schedule.mode):
+            count = kernels.count(bound.spec, bound.schedule, bound.sizes)
+            for lo, hi in self._pieces(count, bound.schedule.mode):
                 function(lo, hi, block)
         elif planned.host is not None:
             self._host(planned.host)

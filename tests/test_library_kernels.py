@@ -15,6 +15,7 @@ from codegen.gemm import MATMUL, MatrixStrides, Problem
 from codegen.library import WORKSPACE, Library, LibraryRow, OperandAddress, program_rows
 from codegen.runtime import STATUS, AddressOf, AddressOfNumber, Pool, Program, Row, Slot
 from codegen.runtime.c_function import CFunction
+from codegen.targets import CPU
 from ops import operator as operators
 from ops.operator import NoGradient, Unsupported, operator
 from ops.samples import UNARY
@@ -204,8 +205,8 @@ def factorization_problem(
 @pytest.fixture
 def factorize(monkeypatch: pytest.MonkeyPatch) -> Any:
     """An operator whose kind one line gives to a library."""
-    library = Library("lapack", plan_factorization)
-    line = ByLibrary(library, factorization_problem)
+    monkeypatch.setitem(CPU.libraries, "lapack", Library("lapack", plan_factorization))
+    line = ByLibrary("lapack", factorization_problem)
     monkeypatch.setitem(libraries.LIBRARIES, Factorization, line)
     monkeypatch.setattr(operators, "_TABLE", dict(operators._TABLE))
 

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Literal
 
-from codegen.cpu import compile as kernels
-from codegen.runtime import Program
+from codegen.spec.argument_block import partial_size
+from codegen.targets import CPU, PYTHON, Target, TargetProgram
 from ops.compute import Concatenation, Host, Reduction, Replacement, Scatter, Strided, View
 from ops.operator import lookup
 from ops.types import Type
+from tracer.core.config import CONFIG
 from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.axes import fresh
 from tracer.lowering.fuse import Fusion
@@ -25,18 +26,21 @@ from tracer.lowering.spaces import space
 from tracer.lowering.specify import Bound, Specifier
 from tracer.lowering.statements import LANE_DTYPES
 
-PARALLEL_ELEMENTS = 1 << 15  # a row of less work runs on the caller alone
-CHUNK_ELEMENTS = 1 << 14
 _CAST = lookup("Cast")
 
 
 class Lowering:
     """A graph of known sizes on its way to a program. `updates`: output number -> input number that receives it. `shared`:
-    numbers of outputs which, being inputs, need no memory of their own."""
+    numbers of outputs which, being inputs, need no memory of their own. `target`: where it shall run, here unless given."""
 
     def __init__(
-        self, graph: Graph, updates: Mapping[int, int], shared: Container[int] = ()
+        self,
+        graph: Graph,
+        updates: Mapping[int, int],
+        shared: Container[int] = (),
+        target: Target | None = None,
     ) -> None:
+        self.target = target or (CPU if CONFIG.compile else PYTHON)
         self.graph = graph
         self.updates = dict(updates)
         self.partials: dict[Step, PartialFold] = {}
@@ -47,7 +51,7 @@ class Lowering:
         for group in self.fusion.groups:
             self._group(group)
         self._finish_outputs()
-        self.memory = ProgramBuilder(graph, self.places, self.planned)
+        self.memory = ProgramBuilder(graph, self.places, self.planned, self.target)
         self.lower_seconds = time.perf_counter() - started
         started = time.perf_counter()
         self.program = self._compile()
@@ -63,10 +67,10 @@ class Lowering:
         """The program's slots of outputs that get memory of their own, by number."""
         return self.memory.output_slots
 
-    def _compile(self) -> Program:
+    def _compile(self) -> TargetProgram:
         """The program: every kernel compiled or loaded."""
         rows = [row for planned in self.planned for row in self.memory.rows(planned)]
-        return Program(rows, self.memory.workspace_slot + 1)
+        return self.target.program(rows, self.memory.workspace_slot + 1)
 
     # ---- groups
     def _group(self, group: Group) -> None:
@@ -102,22 +106,20 @@ class Lowering:
             self.places.literal,
             self.places.number,
             self.partials,
+            self.target.schedule,
             _kernel_name(group.steps),
         ).run()
         for step in group.steps:
             for buffer in self.partials[step].buffers if step.leaves_partials else ():
-                size = kernels.partial_size(bound.spec, bound.schedule, bound.sizes)
+                size = partial_size(bound.spec, bound.schedule, bound.sizes)
                 buffer.type = Type(buffer.type.dtype, (size,))
         self._add_bound(bound, group.nodes)
 
     def _add_bound(self, bound: Bound, nodes: list[Node]) -> None:
-        count = kernels.count(bound.spec, bound.schedule, bound.sizes)
         operands = list(zip(bound.operands, bound.spec.operands, strict=True))
         reads = [buffer for (buffer, _), o in operands if o.role in ("in", "inout")]
         writes = [buffer for (buffer, _), o in operands if o.role != "in"]
-        planned = Planned("kernel", bound.spec.name, nodes, reads, writes, bound, count=count)
-        planned.chunk = _chunk(bound, count)
-        self.planned.append(planned)
+        self.planned.append(Planned("kernel", bound.spec.name, nodes, reads, writes, bound))
 
     def _copy_to(self, v: Value, target: Layout, name: str = "copy") -> None:
         """A kernel that writes a value to a place of the same shape."""
@@ -132,7 +134,15 @@ class Lowering:
         # constants are read too, not written into the text: kernels of them are one
         read, literal = layouts.__getitem__, _no_literal
         bound = Specifier(
-            steps, shape, {made}, read, literal, self.places.number, {}, f"k_{name}"
+            steps,
+            shape,
+            {made},
+            read,
+            literal,
+            self.places.number,
+            {},
+            self.target.schedule,
+            f"k_{name}",
         ).run()
         self._add_bound(bound, [node])
 
@@ -189,7 +199,7 @@ class Lowering:
     def _library(self, node: Node) -> None:
         inputs = [self.places.layout(v) for v in node.inputs]
         outputs = [self.places.layout(v) for v in node.outputs]
-        call = library_call(node, inputs, outputs)
+        call = library_call(self.target, node, inputs, outputs)
         planned = Planned(
             "library",
             call.library.name,
@@ -248,30 +258,6 @@ EMITTERS: dict[type, Callable[[Lowering, Node], None]] = {
     Scatter: Lowering._scatter,
     Host: Lowering._host,
 }
-
-
-def _chunk(bound: Bound, count: int) -> int:
-    """How many of a row's tasks one thread takes at a time. Never changes a bit."""
-    inner = bound.sizes.get("r", 1)
-    mode = bound.schedule.mode
-    if mode == "scatter":
-        return 1 if count > 1 else max(count, 1)
-    if mode == "flat":
-        total, each = count, 1
-    elif mode == "split":
-        each = min(inner, 4096)
-        total = each * count
-    elif mode == "columns":
-        rows = math.prod(bound.sizes[axis.name] for axis in bound.spec.rows)
-        each = max(1, inner * rows // max(count, 1))
-        total = each * count
-    else:
-        each = max(1, inner)
-        total = each * count
-    if total < PARALLEL_ELEMENTS:
-        return max(count, 1)
-    chunk = max(16 if bound.schedule.swap else 1, CHUNK_ELEMENTS // each)
-    return -(-chunk // 16) * 16 if mode == "flat" else chunk
 
 
 def _no_literal(v: Value) -> None:

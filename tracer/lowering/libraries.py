@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from codegen.gemm import MATMUL, MatrixStrides, Problem
+from codegen.gemm import MatrixStrides, Problem
 from codegen.library import Library, LibraryPlan
+from codegen.targets import Target
 from ops.compute import Contraction
 from ops.types import Type
 from tracer.ir.graph import Node
@@ -29,21 +30,22 @@ class LibraryCall:
 
 @dataclass(frozen=True, slots=True)
 class ByLibrary:
-    """How nodes of a compute kind reach a library. `problem(node, inputs, outputs)`, told where they lie, gives the library's
-    problem and the layouts of its operands by name."""
+    """How nodes of a compute kind reach the target's library of that name. `problem(node, inputs, outputs)`, told where they lie,
+    gives the library's problem and the layouts of its operands by name."""
 
-    library: Library
+    library: str
     problem: Callable[[Node, Sequence[Layout], Sequence[Layout]], tuple[Any, Mapping[str, Layout]]]
 
 
-def library_call(node: Node, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> LibraryCall:
-    """The call of the library that computes a node."""
+def library_call(
+    target: Target, node: Node, inputs: Sequence[Layout], outputs: Sequence[Layout]
+) -> LibraryCall:
+    """The call of the target's library that computes a node."""
     entry = LIBRARIES[type(node.op.compute)]
+    library = target.library(entry.library)
     problem, operands = entry.problem(node, inputs, outputs)
-    plan = entry.library.plan(problem)
-    return LibraryCall(
-        entry.library, plan, operands, Buffer(Type("uint8", (plan.workspace,)), "work")
-    )
+    plan = library.plan(problem)
+    return LibraryCall(library, plan, operands, Buffer(Type("uint8", (plan.workspace,)), "work"))
 
 
 def _matmul(
@@ -63,4 +65,4 @@ def _matmul(
     return problem, {"a": a, "b": b, "c": c}
 
 
-LIBRARIES: dict[type, ByLibrary] = {Contraction: ByLibrary(MATMUL, _matmul)}
+LIBRARIES: dict[type, ByLibrary] = {Contraction: ByLibrary("matmul", _matmul)}

@@ -12,15 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codegen.cpu import compile as kernels
 from codegen.errors import FunctionError
-from codegen.library import WORKSPACE, program_rows
-from codegen.runtime import AddressOf, HostCall, Row, Slot
-from codegen.toolchain.kernel_store import Kernel
+from codegen.library import WORKSPACE
+from codegen.runtime import AddressOf, HostCall, Slot
+from codegen.spec.argument_block import argument_block
+from codegen.targets import Target
 from ops.compute import Host
 from ops.errors import ArgumentError, TracerError
 from ops.operator import run_reference
-from tracer.core.config import CONFIG
 from tracer.ir.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.libraries import LibraryCall
@@ -43,15 +42,16 @@ class Planned:
     library: LibraryCall | None = None
     host: tuple[Node, list[Layout], list[Layout]] | None = None
     text: str = ""
-    chunk: int = 0
-    count: int = 0
 
 
 class ProgramBuilder:
-    """Where a planned program's buffers are when it runs. `workspace`: its bytes; `constants`: the memory that holds them;
-    `output_slots` by output number."""
+    """Where a planned program's buffers are when it runs, and its rows there. `workspace`: its bytes; `constants`: the memory
+    that holds them; `output_slots` by output number."""
 
-    def __init__(self, graph: Graph, places: Placement, planned: Sequence[Planned]) -> None:
+    def __init__(
+        self, graph: Graph, places: Placement, planned: Sequence[Planned], target: Target
+    ) -> None:
+        self._target = target
         lives: dict[int, tuple[Buffer, int, int]] = {}
         for row, part in enumerate(planned):
             for buffer in (*part.reads, *part.writes):
@@ -86,11 +86,11 @@ class ProgramBuilder:
         if planned.bound is not None:
             bound = planned.bound
             try:
-                kernel = _kernel(bound)
+                kernel = self._target.kernel(bound.spec, bound.schedule, bound.notes)
             except FunctionError as error:
                 raise ArgumentError(f"{error}{_used_at(planned.nodes)}") from None
             planned.text = kernel.text
-            block = kernels.argument_block(
+            block = argument_block(
                 bound.spec,
                 {
                     o.name: self.pointer(*b)
@@ -99,7 +99,7 @@ class ProgramBuilder:
                 bound.sizes,
                 bound.strides,
             )
-            return [Row(kernel.address, planned.count, planned.chunk, tuple(block))]
+            return [self._target.row(kernel, bound.spec, bound.schedule, bound.sizes, block)]
         if planned.host is not None:
             return [HostCall(self.host_function(*planned.host), planned.name)]
         call = planned.library
@@ -108,7 +108,7 @@ class ProgramBuilder:
             name: self.pointer(x.buffer, x.strided.offset) for name, x in call.operands.items()
         }
         operands[WORKSPACE] = self.pointer(call.workspace)
-        return program_rows(call.plan, operands)
+        return self._target.library_rows(call.plan, operands)
 
     def host_function(self, node: Node, layouts: Sequence[Layout], outs: Sequence[Layout]) -> Any:
         """The reference of a declared host call, as a function of the call's words."""
@@ -143,15 +143,6 @@ class ProgramBuilder:
                 _array_at(resolve(p, words), y)[...] = array
 
         return call
-
-
-def _kernel(bound: Bound) -> Kernel:
-    """The kernel of a specification: machine code, unless kernels shall run as Python."""
-    if CONFIG.compile:
-        return kernels.compile_cpu(bound.spec, bound.schedule, bound.notes)
-    from codegen.cpu.python_kernel import python_kernel
-
-    return python_kernel(bound.spec, bound.schedule, bound.notes)
 
 
 def _used_at(nodes: Sequence[Node]) -> str:

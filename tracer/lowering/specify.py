@@ -23,7 +23,7 @@ from codegen.spec.kernel_spec import (
     Statement,
     Store,
 )
-from codegen.spec.schedule_choice import schedule_for
+from codegen.spec.schedule_choice import Mode
 from ops.compute import Effort, Scalar, ScalarFunction
 from tracer.ir.graph import Value
 from tracer.lowering.accesses import Accesses, OperandAccess
@@ -47,7 +47,8 @@ class Bound:
 
 class Specifier:
     """Writes one specification. `layout(v)`: where a value that is read lies; `literal(v)`: the value of a 0-d constant, else
-    None; `numbers(n)`: a buffer that holds an int64; `partials`: of the folds that other kernels finish, by step."""
+    None; `numbers(n)`: a buffer that holds an int64; `partials`: of the folds that other kernels finish, by step;
+    `schedule(spec, mode)`: the target's."""
 
     def __init__(
         self,
@@ -58,9 +59,10 @@ class Specifier:
         literal: Callable[[Value], Any],
         numbers: Callable[[int], Buffer],
         partials: Mapping[Step, PartialFold],
+        schedule: Callable[[KernelSpec, Mode], Schedule],
         name: str = "kernel",
     ) -> None:
-        self.steps, self.stored, self.name = steps, stored, name
+        self.steps, self.stored, self.name, self.schedule = steps, stored, name, schedule
         made = [s.output for s in steps if s.output is not None]
         self.names = {v: f"v{k}" for k, v in enumerate(made)}
         self.own_names = dict(self.names)  # of those that are other values, read otherwise, too
@@ -83,7 +85,7 @@ class Specifier:
         )
         return Bound(
             spec,
-            schedule_for(spec, self.iteration.mode()),
+            self.schedule(spec, self.iteration.mode()),
             tuple((a.buffer, a.offset) for a in every),
             dict(self.iteration.sizes),
             {
