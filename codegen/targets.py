@@ -45,10 +45,17 @@ class TargetKernel(Protocol):
 
 
 class TargetProgram(Protocol):
-    """Rows ready to run. `rows` in order."""
+    """Rows ready to run."""
 
-    rows: tuple[Any, ...]
-    call: Callable[..., int]  # with a word for each slot; not 0 is what a kernel reported
+    @property
+    def rows(self) -> Sequence[Any]:
+        """In order."""
+        ...
+
+    @property
+    def call(self) -> Callable[..., int]:
+        """Called with a word for each slot; gives 0, or what a kernel reported."""
+        ...
 
 
 class Target(ABC):
@@ -108,6 +115,12 @@ class Target(ABC):
     ) -> npt.NDArray[Any]:
         """A copy of a block's elements on the host."""
 
+    def resident(self, array: npt.NDArray[Any]) -> tuple[int, Any]:
+        """The address of an array's elements where programs read them, and what keeps them there."""
+        block = self.allocate(array.nbytes)
+        self.copy_to(block, array)
+        return block.pointer, block
+
 
 class CpuTarget(Target):
     """The machine that this runs on: kernels by Numba, rows on the thread pool."""
@@ -153,6 +166,10 @@ class CpuTarget(Target):
         """A copy of a block's elements."""
         return np.array(block.array(shape, dtype))
 
+    def resident(self, array: npt.NDArray[Any]) -> tuple[int, Any]:
+        """Where it is."""
+        return int(array.__array_interface__["data"][0]), array
+
 
 class PythonTarget(CpuTarget):
     """The CPU with kernels that Python runs: see `python_kernel`."""
@@ -167,6 +184,17 @@ class PythonTarget(CpuTarget):
 
 
 CPU, PYTHON = CpuTarget(), PythonTarget()
+
+
+def target(name: str) -> Target:
+    """The target of a name, "cpu" or "cuda". Raises `ValueError`."""
+    if name == "cpu":
+        return CPU
+    if name == "cuda":  # imported by those who ask for it
+        from codegen.cuda_target import CUDA
+
+        return CUDA
+    raise ValueError(f'expected "cpu" or "cuda", got {name!r}')
 
 
 def chunk_of(spec: KernelSpec, schedule: Schedule, sizes: Mapping[str, int], n: int) -> int:

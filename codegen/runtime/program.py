@@ -28,7 +28,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from codegen.runtime import layout as at
 from codegen.runtime.pool import Pool, default_pool
@@ -167,7 +167,7 @@ def _segment(rows: Sequence[Row], slots: int, pool: Pool) -> Callable[..., int]:
     rows = [row for row in rows if row.n]
     for row in rows:
         _check(row, slots)
-    template, places, relocations, addresses = _blocks(rows, slots)
+    template, places, relocations, addresses = instance_blocks(rows, slots)
     relocations.sort()
     ends = [
         bisect_right(relocations, i, key=lambda relocation: relocation[0]) for i in range(slots)
@@ -209,8 +209,17 @@ def _segment(rows: Sequence[Row], slots: int, pool: Pool) -> Callable[..., int]:
     return call
 
 
-def _blocks(
-    rows: Sequence[Row], slots: int
+class HasArguments(Protocol):
+    """A row, of whatever runs it."""
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The words of its block."""
+        ...
+
+
+def instance_blocks(
+    rows: Sequence[HasArguments], slots: int
 ) -> tuple[list[int], list[int], list[tuple[int, int, int]], list[tuple[int, int]]]:
     """An instance's words with every slot 0; where each row's block lies; (slot, place, offset) of
     the words that follow slots; (place, place of the word) of those that are addresses of others.

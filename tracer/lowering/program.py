@@ -60,6 +60,7 @@ class ProgramBuilder:
                     lives[id(buffer)] = (buffer, first, row)
         self.workspace = plan_memory(list(lives.values()))
         self.constants = _pack(places.constants)
+        self._constants_at, self._resident = target.resident(self.constants)
         self.output_slots: dict[int, int] = {}
         slot = len(graph.inputs)
         for number, output in enumerate(places.output_buffers):
@@ -79,7 +80,7 @@ class ProgramBuilder:
             return Slot(self.output_slots[buffer.number], bytes_)
         if buffer.kind == "work":
             return Slot(self.workspace_slot, buffer.place + bytes_)
-        return self.constants.__array_interface__["data"][0] + buffer.place + bytes_
+        return self._constants_at + buffer.place + bytes_
 
     def rows(self, planned: Planned) -> list[Any]:
         """The rows of a part, its kernels compiled or loaded."""
