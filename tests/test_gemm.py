@@ -14,6 +14,7 @@ import mmap
 import random
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -22,6 +23,7 @@ import numpy.typing as npt
 import pytest
 
 from codegen.gemm import Choice, GemmPlan, MatrixStrides, Problem, argument_block, plan
+from codegen.gemm import compiled as compiled_kernels
 from codegen.gemm.element import ELEMENTS, tile_of
 from codegen.gemm.execute import compiled, in_order, run
 from codegen.gemm.problem import canonical, k_blocks
@@ -616,3 +618,16 @@ def test_what_cannot_be_multiplied_is_said() -> None:
 def test_numba_is_not_needed(run_python: Any) -> None:
     check = "import sys; assert 'numba' not in sys.modules"
     run_python(f"from tests.test_gemm import digest; digest(); {check}")
+
+
+def test_object_code_does_not_outlive_a_new_version_of_its_sources(tmp_path: Path) -> None:
+    seen = set()
+    for text in ("x = 1", "x = 2", "x = 2"):
+        (tmp_path / "emit.py").write_text(text)
+        compiled_kernels._sources.cache_clear()
+        seen.add(compiled_kernels._sources(tmp_path))
+    assert len(seen) == 2
+    folder = compiled_kernels._FOLDER
+    which = plan(contiguous(8, 8, 8)).rows[-1].kernel
+    key = which.load().key
+    assert key.endswith(compiled_kernels._sources(folder, folder.parent / "vector"))
