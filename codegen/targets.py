@@ -186,17 +186,6 @@ class PythonTarget(CpuTarget):
 CPU, PYTHON = CpuTarget(), PythonTarget()
 
 
-def target(name: str) -> Target:
-    """The target of a name, "cpu" or "cuda". Raises `ValueError`."""
-    if name == "cpu":
-        return CPU
-    if name == "cuda":  # imported by those who ask for it
-        from codegen.cuda_target import CUDA
-
-        return CUDA
-    raise ValueError(f'expected "cpu" or "cuda", got {name!r}')
-
-
 def chunk_of(spec: KernelSpec, schedule: Schedule, sizes: Mapping[str, int], n: int) -> int:
     """How many of a row's n tasks one thread of the pool takes at a time. Never changes a bit."""
     inner, mode = sizes.get(spec.inner.name, 1) if spec.inner else 1, schedule.mode

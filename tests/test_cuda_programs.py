@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen import targets
 from codegen.cuda_target import CUDA
 from codegen.errors import Unsupported
 from codegen.runtime import memory_pool
@@ -18,6 +17,7 @@ from codegen.targets import CPU, Target
 from ops.types import Type
 from tracer.ir.graph import Graph, GraphBuilder
 from tracer.lowering.assemble import Lowering
+from tracer.runtime.executable import Executable
 from tracer.tensors.tensor import Tensor
 
 RunPython = Callable[..., Any]
@@ -63,9 +63,9 @@ def test_a_target_is_all_that_lowering_asks() -> None:
     assert "(args)" in there.planned[0].text and "cuda.syncthreads()" in there.planned[0].text
     row = there.program.rows[0]
     assert (row.blocks, row.threads) == (3, 16)
-    assert targets.target("cpu") is CPU and targets.target("cuda") is CUDA
-    with pytest.raises(ValueError, match='expected "cpu" or "cuda"'):
-        targets.target("tpu")
+    executable = Executable(elementwise(), {})
+    assert executable.kernels() == [here.planned[0].text]
+    assert executable.kernels(CUDA) == [there.planned[0].text]
 
 
 def test_what_cuda_does_not_do_yet_says_so() -> None:

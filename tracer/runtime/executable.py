@@ -174,9 +174,12 @@ class Executable:
         """The inputs whose memory outputs of these numbers share."""
         return [self.results[k].number for k in numbers if self.results[k].kind == "input"]
 
-    def kernels(self) -> Kernels:
-        """The generated kernels."""
-        return Kernels([p.text for p in self.lowering.planned if p.text])
+    def kernels(self, target: Target | None = None) -> Kernels:
+        """The generated kernels; with a target, those of this graph there."""
+        lowering = self.lowering
+        if target is not None:
+            lowering = type(lowering)(lowering.graph, self.updates, self._shared, target)
+        return Kernels([p.text for p in lowering.planned if p.text])
 
     def plan(self) -> Any:
         """The plan as data."""
