@@ -77,7 +77,7 @@ def _measure(
     import numpy as np
 
     from codegen.gemm import MatrixStrides, Problem, plan
-    from codegen.library import program_rows
+    from codegen.runtime.library import program_rows
     from codegen.runtime.program import Program, Slot
 
     rng = np.random.default_rng(0)

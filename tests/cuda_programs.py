@@ -13,7 +13,7 @@ import numpy as np
 
 import tracer
 import tracer.nn.functional as F
-from codegen.cuda_target import CudaRow, CudaTarget
+from codegen.targets.cuda import CudaRow, CudaTarget
 from ops.operator import TABLE
 from tests.program_drawing import Seeded
 from tests.program_strategy import program, with_updates

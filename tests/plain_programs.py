@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from codegen.cpu import compile as kernels
-from codegen.gemm import execute
 from codegen.gemm.problem import k_blocks
 from codegen.runtime import AddressOf, Slot
 from codegen.spec.kernel_spec import KernelSpec, Schedule
@@ -26,6 +25,7 @@ from codegen.vector.intrinsics import Buffer as Pointer
 from ops.compute import Contraction, Scalar
 from ops.operator import run_reference
 from ops.types import dtype_name, numpy_dtype
+from tests.support import execute_gemm as execute
 from tests.support.accuracy import difference_in_ulp
 from tests.support.plain_gemm import Memory, plain
 from tracer.ir.graph import Graph, Node, Value

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen.cuda_target import CUDA
 from codegen.errors import Unsupported
 from codegen.runtime import memory_pool
-from codegen.targets import CPU, Target
+from codegen.targets.cuda import CUDA
+from codegen.targets.target import CPU, Target
 from ops.types import Type
 from tracer.ir.graph import Graph, GraphBuilder
 from tracer.lowering.assemble import Lowering

@@ -25,11 +25,11 @@ import pytest
 from codegen.gemm import Choice, GemmPlan, MatrixStrides, Problem, argument_block, plan
 from codegen.gemm import compiled as compiled_kernels
 from codegen.gemm.element import ELEMENTS, tile_of
-from codegen.gemm.execute import compiled, in_order, run
 from codegen.gemm.problem import canonical, k_blocks
-from codegen.library import LibraryRow, program_rows
+from codegen.runtime.library import LibraryRow, program_rows
 from codegen.vector.exact import exact_fma
 from tests.cpus import AVX2, has
+from tests.support.execute_gemm import compiled, in_order, run
 from tests.support.plain_gemm import Memory, plain
 
 Array = npt.NDArray[Any]

@@ -12,10 +12,10 @@ import pytest
 
 import tracer
 from codegen.gemm import MATMUL, MatrixStrides, Problem
-from codegen.library import WORKSPACE, Library, LibraryRow, OperandAddress, program_rows
 from codegen.runtime import STATUS, AddressOf, AddressOfNumber, Pool, Program, Row, Slot
 from codegen.runtime.c_function import CFunction
-from codegen.targets import CPU
+from codegen.runtime.library import WORKSPACE, Library, LibraryRow, OperandAddress, program_rows
+from codegen.targets.target import CPU
 from ops import operator as operators
 from ops.operator import NoGradient, Unsupported, operator
 from ops.samples import UNARY

@@ -18,7 +18,7 @@ import pytest
 import tracer
 import tracer.nn.functional as F
 from codegen.spec.kernel_spec import CHUNK
-from codegen.targets import CHUNK_ELEMENTS
+from codegen.targets.target import CHUNK_ELEMENTS
 from tests.cpus import AVX2, has
 from tracer import passes, trace
 from tracer.ir.interpreter import interpret

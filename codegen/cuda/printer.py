@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from codegen.cuda.device_functions import device_functions
 from codegen.cuda.folds import CudaFolds
 from codegen.errors import Unsupported
-from codegen.loop_nest import LoopNest, Notes
+from codegen.printing.loop_nest import LoopNest, Notes
 from codegen.spec.analysis import function_name, lane_element, memory_element
 from codegen.spec.kernel_spec import (
     CHUNK,
@@ -89,11 +89,7 @@ class _Printer(LoopNest):
             body = self._positions()
         out = Source()
         out.open(f"def {function_name(spec)}(args):")
-        pointers = {o.name: f"pointer_{memory_element(o.dtype)}" for o in spec.operands}
-        words = dict.fromkeys((*spec.size_names, *spec.stride_names), "word")
-        for position, (name, read) in enumerate((pointers | words).items()):
-            if name in body.identifiers:
-                out.line(f"{name} = {read}(args, {position})")
+        self.unpack(out, body.identifiers)
         if "lane" in body.identifiers:
             out.line("lane = i64(cuda.threadIdx.x)")
         for name, text in self.folds.memory.items():

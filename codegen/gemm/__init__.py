@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from codegen.gemm.planner import Choice, GemmKernel, GemmPlan, plan
 from codegen.gemm.problem import MatrixStrides, Problem
-from codegen.library import Epilogue, Library
+from codegen.runtime.library import Epilogue, Library
 
 MATMUL = Library("matmul", plan, frozenset({Epilogue.ACCUMULATE}))
 

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from codegen.cpu_features import cpu
 from codegen.gemm import argument_block, text
-from codegen.target import cpu
 from codegen.toolchain import kernel_store
 from codegen.toolchain.object_code import ENTRY, KERNEL_SYMBOLS
 

@@ -1,7 +1,7 @@
 """A multiplication as rows of a program: which tasks, in what order, on which argument blocks.
 Decided by shapes alone.
 
-Knows problems, tiles and argument blocks, and the rows of `codegen.library`. Must not know Numba,
+Knows problems, tiles and argument blocks, and the rows of `codegen.runtime.library`. Must not know Numba,
 how parts work, or how many threads will come.
 
 Usually there is one row, whose tasks read A in place and pack on their stack what of B they need.
@@ -19,7 +19,7 @@ from typing import Literal
 from codegen.gemm import argument_block
 from codegen.gemm.element import Element, Tile, tile_of
 from codegen.gemm.problem import Problem, canonical, ceil_div, k_blocks
-from codegen.library import WORKSPACE, LibraryRow, OperandAddress, Word
+from codegen.runtime.library import WORKSPACE, LibraryRow, OperandAddress, Word
 from codegen.toolchain.kernel_store import Kernel
 from codegen.vector.elements import WIDTH
 

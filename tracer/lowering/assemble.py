@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Literal
 
 from codegen.spec.argument_block import partial_size
-from codegen.targets import CPU, PYTHON, Target, TargetProgram
+from codegen.targets.target import CPU, PYTHON, Target, TargetProgram
 from ops.compute import Concatenation, Host, Reduction, Replacement, Scatter, Strided, View
 from ops.operator import lookup
 from ops.types import Type

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from codegen.gemm import MatrixStrides, Problem
-from codegen.library import Library, LibraryPlan
-from codegen.targets import Target
+from codegen.runtime.library import Library, LibraryPlan
+from codegen.targets.target import Target
 from ops.compute import Contraction
 from ops.types import Type
 from tracer.ir.graph import Node

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from codegen.errors import FunctionError
-from codegen.library import WORKSPACE
 from codegen.runtime import AddressOf, HostCall, Slot
+from codegen.runtime.library import WORKSPACE
 from codegen.spec.argument_block import argument_block
-from codegen.targets import Target
+from codegen.targets.target import Target
 from ops.compute import Host
 from ops.errors import ArgumentError, TracerError
 from ops.operator import run_reference

@@ -22,7 +22,7 @@ from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern, is_plain
 
 if TYPE_CHECKING:
-    from codegen.targets import Target
+    from codegen.targets.target import Target
 
 _LOG = logging.getLogger("tracer.fusion")
 

@@ -26,7 +26,7 @@ from codegen.runtime.memory_pool import Block
 from codegen.runtime.program import instance_blocks
 from codegen.spec.argument_block import count
 from codegen.spec.kernel_spec import KernelSpec, Schedule, key
-from codegen.targets import Notes, Target
+from codegen.targets.target import Notes, Target
 
 _KERNELS: dict[str, CudaKernel] = {}
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from codegen.library import LibraryKernel, LibraryPlan, LibraryRow, OperandAddress
+from codegen.runtime.library import LibraryKernel, LibraryPlan, LibraryRow, OperandAddress
 
 Function = Callable[[int, int, int], object]
 Pieces = Iterable[tuple[int, int]]

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from codegen.errors import Unsupported
 from codegen.gemm import MATMUL
-from codegen.library import Library, LibraryPlan, program_rows
 from codegen.runtime import Argument, HostCall, Program, Row, memory_pool
+from codegen.runtime.library import Library, LibraryPlan, program_rows
 from codegen.runtime.memory_pool import Block
 from codegen.spec.argument_block import count
 from codegen.spec.kernel_spec import CHUNK, KernelSpec, Schedule
@@ -59,7 +59,7 @@ class TargetProgram(Protocol):
 
 
 class Target(ABC):
-    """A kind of device. `name` as users write it; `libraries` by name, see `codegen.library`."""
+    """A kind of device. `name` as users write it; `libraries` by name, see `codegen.runtime.library`."""
 
     name: str
     libraries: dict[str, Library]
