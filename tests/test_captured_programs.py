@@ -102,7 +102,7 @@ def test_programs_that_go_through_a_traced_function(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tracer.tracing.programs.compiled_trace.Executable", Interpreted)
-    monkeypatch.setattr("tracer.tracing.programs.fast_call.build_launch", lambda *_: None)
+    monkeypatch.setattr("tracer.tracing.programs.fast_call.build_fast_call", lambda *_: None)
     counts: Counter[str] = Counter()
     for seed in range(first, first + 40):
         program = draw(seed, 30)

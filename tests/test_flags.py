@@ -22,6 +22,7 @@ from ops.types import FLOATING
 from tracer import GradError, TraceError, Variable, nn, optim, trace
 from tracer.dispatch.apply import apply_operator
 from tracer.tensors.tensor import Tensor
+from tracer.tracing.arguments.signature import Call
 from tracer.tracing.programs.fast_call import MISS
 
 OPERATORS = tuple(o for o in TABLE.values() if not o.block_names and o.inputs)
@@ -325,8 +326,8 @@ def test_a_volatile_argument_is_a_signature_of_its_own_without_gradients() -> No
         assert traced(plain).requires_grad
     assert sorted(traced.signatures()) == ["(float32[5, 3] volatile)", "(float32[5, 3])"]
     assert traced.plan(plain).residuals > 0 and traced.plan(quiet).residuals == 0
-    assert all(entry.recorded.backward is None for entry in traced._find((quiet,), {})[:1])
-    fast = [launch(tuple([quiet])) for launch in traced._launches]
+    assert all(entry.recorded.backward is None for entry in traced._find(Call((quiet,), {}))[:1])
+    fast = [fast_call(tuple([quiet])) for fast_call in traced._fast_calls]
     assert any(result is not MISS for result in fast)
     assert_volatile(*(result for result in fast if result is not MISS))
     with pytest.raises(GradError, match="volatile"):

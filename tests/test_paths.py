@@ -16,6 +16,7 @@ import tracer.nn.functional as F
 from ops.types import Type
 from tracer import nn, optim, random, trace
 from tracer.ir.graph import GraphBuilder
+from tracer.tracing.arguments.signature import Call
 from tracer.tracing.programs import stages
 from tracer.tracing.programs.paths import SignaturePaths
 from tracer.tracing.recording import concrete_values
@@ -558,7 +559,7 @@ def test_work_that_only_later_questions_need_is_not_done_in_vain(
     sizes = []
     for n in (2.0, 0.5, 2.0):
         assert f(x, np.float32(n))[1] == (6 if n > 1 else 0)
-        programs = f._find((x, np.float32(n)), {})[0].executable.early
+        programs = f._find(Call((x, np.float32(n)), {}))[0].executable.early
         sizes.append([len(p.executable.graph.nodes) for p in programs])
     assert len(sizes[1]) == 1 and sizes[0] == sizes[2]
     assert 3 <= len(sizes[0]) <= 7 and max(sizes[0]) <= 12
@@ -574,7 +575,7 @@ def test_stages_are_few_however_much_there_is_to_do() -> None:
         x = builder.Mul(x, x)
         guards.append(builder.ReduceAny(builder.Cast(x, to="bool"), axes=(0, 1), keepdims=False))
     graph = builder.build([x, *guards])
-    *early, late = stages.cut(graph, 500, ())
+    *early, late = stages.cut(graph, range(1, 501), ())
     assert 8 <= len(early) <= stages.MOST_STAGES + 1 and not late.results
     assert [k for stage in early for k in stage.guards] == list(range(500))
     assert sum(len(stage.graph.nodes) for stage in early) == 1500  # nothing is computed twice

@@ -18,10 +18,11 @@ import pytest
 import tracer
 import tracer.nn.functional as F
 from codegen.spec.kernel_spec import CHUNK
+from codegen.targets import CHUNK_ELEMENTS
 from tests.cpus import AVX2, has
 from tracer import passes, trace
 from tracer.ir.interpreter import interpret
-from tracer.lowering.assemble import CHUNK_ELEMENTS
+from tracer.tracing.arguments.signature import Call
 
 Array = np.ndarray[Any, Any]
 SIZES = (1, *(s for c in (CHUNK, CHUNK_ELEMENTS) for s in (c - 1, c, c + 1, 10 * c + 7)))
@@ -185,7 +186,7 @@ def test_seven_threads_share_the_large_programs() -> None:
     """That the comparison above compares something: rows of the program are cut into several chunks."""
     for name in PROGRAMS:
         arguments = PROGRAMS[name][1](10 * CHUNK_ELEMENTS + 7)
-        entry, *_ = TRACED[name]._find(arguments, {})
+        entry, _ = TRACED[name]._find(Call(arguments, {}))
         rows_ = entry.executable.program.rows
         assert any(row.n > row.chunk for row in rows_), name
 

@@ -84,6 +84,13 @@ class detect_anomaly(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's nam
 
     `check_nan=False`, `check_inf=False`: such values are let pass. Infinities that the code itself names, such as
     -inf in a mask, are no anomalies as long as they are only passed on.
+
+    >>> with tracer.autograd.detect_anomaly():
+    ...     try:
+    ...         tracer.log(tracer.tensor(-1.0))
+    ...     except tracer.AnomalyError as error:
+    ...         print(str(error).splitlines()[0])
+    Log gave nan: float32[]
     """
 
     def __init__(self, check_nan: bool = True, check_inf: bool = True) -> None:
@@ -122,7 +129,12 @@ class detect_anomaly(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's nam
 
 
 class set_detect_anomaly:  # noqa: N801 - PyTorch's name
-    """Switch anomaly mode on or off, in all threads, from this call on or, as a context manager, until the block ends."""
+    """Switch anomaly mode on or off, in all threads, from this call on or, as a context manager, until the block ends.
+
+    >>> with tracer.autograd.set_detect_anomaly(True):
+    ...     tracer.autograd.is_anomaly_enabled()
+    True
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = True) -> None:
         checks = _checks(mode, check_nan, check_inf)
@@ -137,7 +149,11 @@ class set_detect_anomaly:  # noqa: N801 - PyTorch's name
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on in this thread."""
+    """Whether anomaly mode is on in this thread.
+
+    >>> tracer.autograd.is_anomaly_enabled()
+    False
+    """
     return MODES.anomaly is not None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
@@ -34,12 +34,23 @@ from tracer.functions.reductions import sum as sum_of
 from tracer.tensors.grad_mode import inference_mode, is_grad_enabled
 from tracer.tensors.tensor import Tensor
 
+Aux = TypeVar("Aux")
+P = ParamSpec("P")
+V = TypeVar("V")
+Vs = TypeVarTuple("Vs")
+
 # ---- gradients of scalar functions ---------------------------------------------------------------
 
 
+@overload
 def value_and_grad(
-    fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False
-) -> Callable[..., tuple[Any, Any]]:
+    fn: Callable[P, Any], argnums: ArgNums = 0, has_aux: Literal[False] = False
+) -> Callable[P, tuple[Tensor, Any]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[P, tuple[Any, Aux]], argnums: ArgNums = 0, *, has_aux: Literal[True]
+) -> Callable[P, tuple[tuple[Tensor, Aux], Any]]: ...
+def value_and_grad(fn: Any, argnums: ArgNums = 0, has_aux: bool = False) -> Any:
     """A function that gives fn's value and its gradients: `(value, gradients)`.
 
     fn must give one floating 0-d value; with `has_aux`, a pair of it and anything else, and the
@@ -50,6 +61,11 @@ def value_and_grad(
 
     Works eagerly, in `@trace`, on traced functions and on its own results. Raises `GradError`
     for arguments that are not floating and values that are not 0-d.
+
+    >>> def loss(weights, x):
+    ...     return ((weights["w"] * x).sum() - 1.0) ** 2
+    >>> tracer.value_and_grad(loss)({"w": np.array([1.0, 2.0])}, np.array([3.0, 4.0]))
+    (tensor(100., dtype=float64), {'w': tensor([60., 80.], dtype=float64)})
     """
     require_function(fn)
 
@@ -60,11 +76,24 @@ def value_and_grad(
     return wrapped
 
 
-def grad(fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) -> Callable[..., Any]:
+@overload
+def grad(
+    fn: Callable[P, Any], argnums: ArgNums = 0, has_aux: Literal[False] = False
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    fn: Callable[P, tuple[Any, Aux]], argnums: ArgNums = 0, *, has_aux: Literal[True]
+) -> Callable[P, tuple[Any, Aux]]: ...
+def grad(fn: Any, argnums: ArgNums = 0, has_aux: bool = False) -> Any:
     """A function that gives fn's gradients; with `has_aux`, `(gradients, aux)`.
 
-    See `value_and_grad`. `tracer.autograd.grad` is another one: of outputs with respect to
-    inputs, as PyTorch's.
+    See `value_and_grad`, for the errors too: `GradError`. `tracer.autograd.grad` is another one: of
+    outputs with respect to inputs, as PyTorch's.
+
+    >>> tracer.grad(lambda x: x**3)(2.0)
+    tensor(12.)
+    >>> tracer.grad(tracer.grad(lambda x: x**3))(2.0)
+    tensor(12.)
     """
     require_function(fn)
 
@@ -133,8 +162,16 @@ def _scalar(result: Any, fn: Any) -> Tensor:
 # ---- products with Jacobians ---------------------------------------------------------------------
 
 
-@public
-def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any, ...]:
+@overload
+def vjp(
+    fn: Callable[[*Vs], V], *args: *Vs, has_aux: Literal[False] = False
+) -> tuple[V, Callable[[Any], tuple[Any, ...]]]: ...
+@overload
+def vjp(
+    fn: Callable[[*Vs], tuple[V, Aux]], *args: *Vs, has_aux: Literal[True]
+) -> tuple[V, Callable[[Any], tuple[Any, ...]], Aux]: ...
+@public  # type: ignore[misc]  # mypy takes `*args: Any` for less than `*args: *Vs`
+def vjp(fn: Any, *args: Any, has_aux: bool = False) -> Any:
     """fn's value and the function from cotangents to gradients.
 
     The result is `(value, vjp_fn)`; with `has_aux`, `(value, vjp_fn, aux)`.
@@ -142,6 +179,14 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
     vjp_fn takes cotangents in the structure of the value (floating leaves have their types, for
     others anything will do) and gives a tuple of gradients, one for each argument in its
     structure, with None for leaves that are not floating. It may be called several times.
+
+    Raises `GradError` for cotangents of another structure, and with `has_aux` for a value that is no pair.
+
+    >>> value, pull = tracer.vjp(lambda x, y: x * y, np.array([1.0, 2.0]), 3.0)
+    >>> value
+    tensor([3., 6.], dtype=float64)
+    >>> pull(np.array([1.0, 1.0]))
+    (tensor([3., 3.], dtype=float64), tensor(3.))
     """
     require_function(fn)
     run = Run(fn, tuple(range(len(args))), args, {}, strict=False, has_aux=has_aux)
@@ -187,12 +232,17 @@ def _directions(
 
 
 @public
-def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(fn: Callable[..., V], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[V, V]:
     """fn's value, and its derivative along tangents: `(value, tangent)`.
 
     Both have the structure of the value. The tangent is taken by two reverse passes: vjp_fn is
     linear in its cotangents, and its own transpose is what is wanted. It costs about three
     times as much as the function.
+
+    Raises `GradError` where tangents do not fit the primals, and what `vjp` raises.
+
+    >>> tracer.jvp(lambda x: x**2, (3.0,), (1.0,))
+    (tensor(9.), tensor(6.))
     """
     points, wanted = _directions("jvp", primals, tangents)
     value, pull = vjp(fn, *points)
@@ -228,11 +278,18 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
 
 @public
-def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def hvp(
+    fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """fn's gradients and the product of its Hessian with tangents, both tuples by argument.
 
     fn gives one floating 0-d value. The product is the gradient of the gradients' product with
     the tangents: forward and reverse, and reverse of both.
+
+    Raises `GradError` where tangents do not fit the primals, and what `grad` raises.
+
+    >>> tracer.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
+    ((tensor([ 3., 12.], dtype=float64),), (tensor([6., 0.], dtype=float64),))
     """
     points, wanted = _directions("hvp", primals, tangents)
     every = tuple(range(len(points)))

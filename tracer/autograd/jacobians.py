@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from ops.errors import GradError
 from ops.types import is_floating, short
@@ -29,8 +29,10 @@ from tracer.functions.movement import reshape
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor
 
+P = ParamSpec("P")
 
-def jacobian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:
+
+def jacobian(fn: Callable[P, Any], argnums: ArgNums = 0) -> Callable[P, Any]:
     """A function that gives the derivatives of fn's value by arguments.
 
     Of one Tensor by one Tensor they are a Tensor of shape value.shape + argument.shape. Of trees:
@@ -39,21 +41,29 @@ def jacobian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]
 
     One reverse pass for each element of the value; in a trace all of them are recorded. Raises
     `GradError` for arguments and values that are not floating.
+
+    >>> tracer.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]], dtype=float64)
     """
     require_function(fn, "jacobian")
 
     @functools.wraps(fn, updated=())
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Any:
         return _jacobian(fn, argnums, args, kwargs)
 
     return wrapped
 
 
-def hessian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:
+def hessian(fn: Callable[P, Any], argnums: ArgNums = 0) -> Callable[P, Any]:
     """A function that gives the second derivatives of fn, which gives one floating 0-d value.
 
     They are the Jacobian of its gradient: of a Tensor, one of shape argument.shape +
     argument.shape; of arguments that are trees, and of several arguments, a tree of trees.
+
+    >>> tracer.hessian(lambda x: (x**3).sum())(np.array([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]], dtype=float64)
     """
     return jacobian(grad(fn, argnums), argnums)
 

@@ -1,9 +1,10 @@
-"""Which line of the user's code is running: the first frame outside this library. Errors get it here."""
+"""Which line of the user's code is running: the first frame outside this library. Errors and warnings get it here."""
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -57,6 +58,14 @@ def located(error: TracerError) -> TracerError:
     new = type(error)(f"{error}\n  at {line}" if line else str(error))
     new.located = True  # type: ignore[attr-defined]
     return new
+
+
+def warn(message: str) -> None:
+    """Give a `RuntimeWarning` at the user's line."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and is_own(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, RuntimeWarning, stacklevel=level)
 
 
 def name_of(function: Any) -> str:

@@ -18,7 +18,12 @@ from ops.types import Type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A value: what one input or one output of a node holds."""
+    """A value: what one input or one output of a node holds.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> str(graph.inputs[0].type)
+    'Double(2)'
+    """
 
     type: Type
 
@@ -28,7 +33,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a node comes from: module path, the user's file:line, and whether it computes a gradient of that line."""
+    """Where a node comes from: module path, the user's file:line, and whether it computes a gradient of that line.
+
+    >>> graph = tracer.onnx.to_graph(tracer.nn.ReLU(), tracer.zeros(3)).graph
+    >>> graph.nodes[0].origin.scope
+    'ReLU'
+    """
 
     scope: str = ""
     source: str = ""
@@ -40,7 +50,12 @@ NOWHERE = Origin()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One application of an operator."""
+    """One application of an operator.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> graph.nodes[0].op.name, graph.nodes[0].inputs == graph.inputs
+    ('Neg', True)
+    """
 
     op: Operator
     inputs: tuple[Value, ...]
@@ -53,6 +68,11 @@ class Node:
     def output(self) -> Value:
         """The first output."""
         return self.outputs[0]
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the world outside notices it, or anything in its blocks."""
+        return self.op.has_ordered_effect or any(n.has_effect for b in self.blocks for n in b.nodes)
 
     @property
     def scope(self) -> str:
@@ -73,6 +93,10 @@ class Graph:
     """Inputs, nodes in an order in which every value is defined before it is used, outputs.
 
     `input_names`: one for each input, "" for none. `name`: of what was traced.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> graph.input_names, len(graph.nodes), graph.outputs[0].type
+    (('x',), 1, Type(dtype='float64', shape=(2,), weak=False))
     """
 
     inputs: tuple[Value, ...]
@@ -114,7 +138,14 @@ class Graph:
 
 
 class GraphBuilder(RuleBuilder):
-    """Builds one graph. `op` infers types and appends a node; `origin` is what new nodes get."""
+    """Builds one graph. `op` infers types and appends a node; `origin` is what new nodes get.
+
+    >>> g = tracer.ir.GraphBuilder("double")
+    >>> x = g.input(tracer.zeros(2).type, "x")
+    >>> graph = g.build([g.Add(x, x)])
+    >>> tracer.interpret.interpret(graph, [np.ones(2, np.float32)])
+    [array([2., 2.], dtype=float32)]
+    """
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -241,12 +272,14 @@ def rebuild(
     return builder.build(evaluate(graph, graph.inputs, apply))
 
 
-def used(graph: Graph) -> tuple[list[Node], set[Value]]:
-    """Nodes that outputs depend on, in order, and the values that they read or the graph returns."""
+def used(graph: Graph, effects: bool = False) -> tuple[list[Node], set[Value]]:
+    """Nodes that outputs depend on, in order, and the values that they read or the graph returns. `effects`: and those that
+    nodes with effects depend on.
+    """
     needed = set(graph.outputs)
     kept = []
     for node in reversed(graph.nodes):
-        if any(v in needed for v in node.outputs):
+        if any(v in needed for v in node.outputs) or (effects and node.has_effect):
             kept.append(node)
             needed.update(node.inputs)
     kept.reverse()

@@ -40,6 +40,9 @@ def interpret(
         DTypeError: An array has another element type than the input.
         ShapeError: A shape does not fit, or a symbol has no value.
 
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> tracer.interpret.interpret(graph, [np.array([1.0, 2.0])])
+    [array([-1., -2.])]
     """
     if len(arrays) != len(graph.inputs):
         raise ArgumentError(f"the graph has {len(graph.inputs)} inputs, got {len(arrays)} arrays")

@@ -19,20 +19,26 @@ from tracer.onnx.dynamic import NONE, Aliases, with_symbols
 from tracer.tensors.grad_mode import no_grad
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
-from tracer.tracing.arguments.signature import Leaf, flatten, leaf_names, leaf_of
+from tracer.tracing.arguments.signature import Call, Leaf, leaf_of
 from tracer.tracing.programs.guards import build_guard
 from tracer.tracing.recording.trace import record
 from tracer.tracing.recording.trace_records import NeedNumber
-from tracer.tracing.recording.trace_result import Output, Recorded
+from tracer.tracing.recording.trace_result import ReturnedLeaf, TraceResult
 from tracer.tracing.state.object_paths import Path
 from tracer.tracing.traced_function import TracedFunction
 
 
 @dataclass(frozen=True, slots=True)
 class Exportable:
-    """What is exported: a graph whose first inputs are the state (parameters and buffers, as in a
-    state_dict), the values of that state by input name, and names for the results (those of the
-    function, then the new state).
+    """What is exported: a graph, values of its inputs, and names for its results.
+
+    The graph's first inputs are the state (parameters and buffers, as in a state_dict); `initializers`
+    are the values of that state by input name; `output_names` name the results: those of the function,
+    then the new state.
+
+    >>> exported = tracer.onnx.to_graph(tracer.nn.Linear(3, 4), tracer.zeros((2, 3)))
+    >>> sorted(exported.initializers), exported.output_names
+    (['bias', 'weight'], ('output',))
     """
 
     graph: Graph
@@ -148,7 +154,7 @@ def function_graph(
 
 
 def _finish(
-    recorded: Recorded,
+    recorded: TraceResult,
     inputs: list[Value],
     input_names: list[str],
     argument_names: list[str],
@@ -157,23 +163,26 @@ def _finish(
 ) -> Exportable:
     """The whole. `names_of`: the names of state, if its new values are results too, and those of arguments that change."""
     graph = recorded.graph
-    base = len(recorded.captures) + len(recorded.scalars)
-    for k, leaf in enumerate(recorded.argument_leaves):
-        inputs.append(graph.inputs[base + k])
+    for k, leaf in zip(recorded.inputs.arguments, recorded.argument_leaves, strict=True):
+        inputs.append(graph.inputs[k])
         name = argument_names[leaf]
         while name in input_names:
             name += "_"
         input_names.append(name)
     builder = GraphBuilder()
-    first = recorded.result_count
-    changed = {id(t): graph.outputs[first + k] for k, t in enumerate(recorded.mutated)}
+    program = recorded.outputs
+    changed = {
+        id(t): graph.outputs[k] for k, t in zip(program.state, recorded.mutated, strict=True)
+    }
     state = {id(c.object): c.value for c in recorded.captures} | changed
-    given = {leaf: graph.inputs[base + k] for k, leaf in enumerate(recorded.argument_leaves)}
-    first += len(changed)
-    moved = {leaf: graph.outputs[first + k] for k, leaf in enumerate(recorded.mutated_arguments)}
+    given = {leaf: graph.inputs[k] for leaf, k in recorded.input_of_leaf.items()}
+    moved = {
+        leaf: graph.outputs[k]
+        for k, leaf in zip(program.arguments, recorded.mutated_arguments, strict=True)
+    }
     given |= moved
 
-    def value_of(output: Output, what: str) -> Value | None:
+    def value_of(output: ReturnedLeaf, what: str) -> Value | None:
         """Where a result is in the graph; None for what is no Tensor."""
         if output.kind == "program":
             return graph.outputs[output.number]
@@ -188,14 +197,14 @@ def _finish(
             raise ExportError(f"{what} is a Tensor that the function only hands through")
         return state[id(output.object)]
 
-    count = len(recorded.outputs) - len(recorded.replaced)
+    count = len(recorded.returned) - len(recorded.replaced)
     found = [
         (f"output{k}" if count > 1 else "output", value_of(output, f"result {k}"))
-        for k, output in enumerate(recorded.outputs[:count])
+        for k, output in enumerate(recorded.returned[:count])
     ]
     if names_of is not None:
         new: dict[int, Value | None] = dict(changed)
-        for before, output in zip(recorded.replaced, recorded.outputs[count:], strict=True):
+        for before, output in zip(recorded.replaced, recorded.returned[count:], strict=True):
             if id(before) in names_of:
                 new[id(before)] = value_of(output, f"the new {names_of[id(before)]}")
         found += [(f"{name}.next", new[key]) for key, name in names_of.items() if key in new]
@@ -252,26 +261,20 @@ def _record(
     dynamic_shapes: Any,
     parameters: tuple[str, ...],
     aliases: Aliases,
-) -> tuple[Recorded, list[str], dict[int, Path]]:
-    leaves, tree = flatten(args, kwargs)
-    names = leaf_names(args, kwargs, parameters)
-    signature = [leaf_of(x) for x in leaves]
+) -> tuple[TraceResult, list[str], dict[int, Path]]:
+    call = Call(args, kwargs, parameters)
+    signature = [leaf_of(x) for x in call.leaves]
     heads = [parameters[k] if k < len(parameters) else f"argument{k}" for k in range(len(args))]
-    signature = with_symbols(signature, names, [*heads, *kwargs], dynamic_shapes, aliases)
-    recorded = _traced(function, leaves, signature, tree, name)
-    objects = {
-        n: x for n, x, leaf in zip(names, leaves, signature, strict=True) if leaf.kind == "object"
-    }
-    _, paths, _ = build_guard(function, recorded, objects)
-    return recorded, names, paths
+    signature = with_symbols(signature, call.names, [*heads, *kwargs], dynamic_shapes, aliases)
+    recorded = _traced(function, call, signature, name)
+    _, paths, _ = build_guard(function, recorded, call.objects(signature))
+    return recorded, call.names, paths
 
 
-def _traced(
-    function: Any, leaves: list[Any], signature: list[Leaf], tree: Any, name: str
-) -> Recorded:
+def _traced(function: Any, call: Call, signature: list[Leaf], name: str) -> TraceResult:
     """The trace. A float that decides what the function does is part of the model, with its value."""
     while True:
         try:
-            return record(function, leaves, signature, tree, name)
+            return record(function, call, signature, name)
         except NeedNumber as need:
-            signature[need.leaf] = leaf_of(leaves[need.leaf], static=True)
+            signature[need.leaf] = leaf_of(call.leaves[need.leaf], static=True)

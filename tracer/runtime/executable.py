@@ -10,11 +10,10 @@ import logging
 import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from codegen.runtime.memory_pool import allocate
 from ops.errors import ArgumentError
 from ops.types import Type, short
 from tracer.ir.graph import Graph, Value
@@ -22,13 +21,26 @@ from tracer.runtime.operand_overlap import Sharing
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern, is_plain
 
+if TYPE_CHECKING:
+    from codegen.targets import Target
+
 _LOG = logging.getLogger("tracer.fusion")
+
+
+class Result(NamedTuple):
+    """Where a result lies: in memory of its own ("new", and which), or in that of the input with the number, which it is
+    ("input") or which it is written to ("update")."""
+
+    kind: str
+    number: int
+    type: Type
 
 
 class Executable:
     """A compiled graph. `updates`: output number -> input number whose memory receives it. `shared`: numbers of outputs that
     may share the memory of an input which they are; the others are the caller's own. `tested`: indices are tested first.
-    `read_before`: numbers of inputs that programs before this one have read, so that it must not have changed them meanwhile."""
+    `read_before`: numbers of inputs that programs before this one have read, so that it must not have changed them meanwhile.
+    `target`: where it runs, here unless given."""
 
     def __init__(
         self,
@@ -37,6 +49,7 @@ class Executable:
         shared: Container[int] = (),
         tested: bool = True,
         read_before: Collection[int] = (),
+        target: Target | None = None,
     ) -> None:
         from tracer import passes
         from tracer.lowering.assemble import Lowering
@@ -52,8 +65,11 @@ class Executable:
         self._shared, self._read_before = shared, frozenset(read_before)
         simple = passes.run(graph)
         tests = index_tests(simple) if tested else None
-        self.check = tests and IndexCheck(Executable(tests[0], {}, tested=False), tests[1])
-        self.lowering = Lowering(simple, self.updates, shared)
+        self.check = tests and IndexCheck(
+            Executable(tests[0], {}, tested=False, target=target), tests[1]
+        )
+        self.lowering = Lowering(simple, self.updates, shared, target)
+        self._allocate = self.lowering.target.allocate
         self.program = self.lowering.program
         self.compile_seconds = time.perf_counter() - start
         if _LOG.isEnabledFor(logging.INFO):
@@ -61,15 +77,15 @@ class Executable:
         self.call = self.program.call
         self._inputs = [(intern(v.type.strong()), v.type.weak) for v in graph.inputs]
         number_of: dict[Value, int] = {v: k for k, v in enumerate(graph.inputs)}
-        self.results: list[tuple[str, int, Type]] = []
+        self.results: list[Result] = []
         for number, v in enumerate(simple.outputs):
             type_ = intern(v.type.strong())
             if number in self.updates:
-                self.results.append(("update", self.updates[number], type_))
+                self.results.append(Result("update", self.updates[number], type_))
             elif number in self.lowering.output_slots:
-                self.results.append(("new", self.lowering.output_slots[number], type_))
+                self.results.append(Result("new", self.lowering.output_slots[number], type_))
             else:
-                self.results.append(("input", number_of[v], type_))
+                self.results.append(Result("input", number_of[v], type_))
         self._names = graph.input_names
         used = {v for node in simple.nodes for v in node.inputs} | set(simple.outputs)
         self.unread = frozenset(
@@ -121,6 +137,7 @@ class Executable:
             words.append(tensor._pointer or tensor.pointer)
         if self.sharing.written:
             self._refuse_sharing(words, copied)
+        allocate = self._allocate
         blocks = [allocate(size) for _, size in self._new]
         words += [b.pointer for b in blocks]
         workspace = allocate(self.workspace) if self.workspace else None
@@ -155,11 +172,14 @@ class Executable:
 
     def borrowed(self, numbers: Iterable[int]) -> list[int]:
         """The inputs whose memory outputs of these numbers share."""
-        return [self.results[k][1] for k in numbers if self.results[k][0] == "input"]
+        return [self.results[k].number for k in numbers if self.results[k].kind == "input"]
 
-    def kernels(self) -> Kernels:
-        """The generated kernels."""
-        return Kernels([p.text for p in self.lowering.planned if p.text])
+    def kernels(self, target: Target | None = None) -> Kernels:
+        """The generated kernels; with a target, those of this graph there."""
+        lowering = self.lowering
+        if target is not None:
+            lowering = type(lowering)(lowering.graph, self.updates, self._shared, target)
+        return Kernels([p.text for p in lowering.planned if p.text])
 
     def plan(self) -> Any:
         """The plan as data."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import sys
 import time
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
-
-import numpy as np
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from ops.errors import ArgumentError, TraceError, TracerError
 from tracer.core.config import CONFIG
@@ -21,21 +18,22 @@ from tracer.ir.graph import Graph
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.arguments.binding import Binding
-from tracer.tracing.arguments.signature import Leaf, flatten, leaf_names, leaf_of
+from tracer.tracing.arguments.signature import Call, Leaf
 from tracer.tracing.programs.cache import Programs, Timings
-from tracer.tracing.programs.compiled_trace import Entry, Turned
-from tracer.tracing.programs.fast_call import MISS
+from tracer.tracing.programs.compiled_trace import CompiledTrace, SideExit
+from tracer.tracing.programs.fast_call import MISS, fast_call_of
 from tracer.tracing.programs.paths import PathReport
 from tracer.tracing.recording.trace import record
 from tracer.tracing.recording.trace_records import NeedNumber
-from tracer.tracing.recording.value_guards import Question
+from tracer.tracing.recording.value_guards import ValueGuard
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
-FAST_WAYS = 8  # kept for calls of the last kinds
+FAST_CALLS = 8  # kept for calls of the last kinds
 MOST_LOST = 8  # traces of one call that ask otherwise than the one before
 WITHOUT_DICT = 64  # instances with __slots__ whose methods are kept
-_Known = Sequence[Question]
+_Known = Sequence[ValueGuard]
 _LOG = logging.getLogger("tracer.retrace")
 
 
@@ -58,29 +56,24 @@ class TracedFunction(Generic[P, R]):
             (static_argnames,) if isinstance(static_argnames, str) else static_argnames
         )
         self._programs = Programs(self._name, max_traces, max_paths)
-        self._static_leaves: set[tuple[Any, int]] = set()
-        self._bound: dict[
-            Any, TracedFunction[Any, Any]
-        ] = {}  # methods of instances that have no __dict__
-        self._fast: tuple[tuple[Entry, Callable[[tuple[Any, ...]], Any]], ...] = ()
-        self._launches: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
-        try:
-            self._signature = inspect.signature(function)
-            self._parameters = tuple(self._signature.parameters)
-        except (TypeError, ValueError):
-            self._parameters = ()
+        # by tree, floats that Python needs as numbers
+        self._static_leaves: dict[Any, set[int]] = {}
+        # methods of instances that have no __dict__
+        self._bound: dict[Any, TracedFunction[Any, Any]] = {}
+        self._fast: tuple[CompiledTrace, ...] = ()  # whose fast calls are tried
+        self._fast_calls: tuple[Callable[[tuple[Any, ...]], Any], ...] = ()
         self._binding = Binding(function)
-        unknown = self._static - set(self._parameters)
-        if unknown and self._parameters:
+        parameters = self._binding.parameters
+        unknown = self._static.difference(parameters)
+        if unknown and parameters:
             raise located(
                 ArgumentError(
-                    f"static_argnames names {sorted(unknown)}, but {self._name} takes {list(self._parameters)}"
+                    f"static_argnames names {sorted(unknown)}, but {self._name} takes {list(parameters)}"
                 )
             )
         functools.update_wrapper(self, function, updated=())
-        if isinstance(
-            function, types.FunctionType
-        ):  # not a module: its attributes are no names of ours
+        # not a module: its attributes are no names of ours
+        if isinstance(function, types.FunctionType):
             self.__dict__.update(function.__dict__ | self.__dict__)
 
     # ---- calling
@@ -90,59 +83,70 @@ class TracedFunction(Generic[P, R]):
             return self._function(*args, **kwargs)
         try:
             if not kwargs:
-                for launch in self._launches:
-                    result: R = launch(args)
+                for fast_call in self._fast_calls:
+                    result: R = fast_call(args)
                     if result is not MISS:
                         return result
             if kwargs or len(args) > self._binding.least:
                 form, named = self._binding.canonical(args, kwargs)
                 if not named and (kwargs or len(form) < len(args)):
-                    return self(*form)  # type: ignore[call-arg]
-            found: R = self._run(args, kwargs)
+                    for fast_call in self._fast_calls:
+                        result = fast_call(form)
+                        if result is not MISS:
+                            return result
+            else:
+                form, named = args, kwargs
+            found: R = self._run(Call(form, named, self._binding.parameters))
             return found
         except TracerError as error:
             raise located(error) from None
 
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], known: _Known = ()) -> Any:
+    def _run(self, call: Call, known: _Known = ()) -> Any:
         """The general way: find the path, run it to its end."""
-        entry, leaves, early = self._find(args, kwargs, known)
-        result = entry.run(leaves, early)
-        self._programs.put_first(entry)
-        if not kwargs and CONFIG.fast:
-            self._keep(entry)
+        compiled, early = self._find(call, known)
+        result = compiled.run(call.leaves, early)
+        self._programs.put_first(compiled)
+        if not call.kwargs and CONFIG.fast:
+            self._keep(compiled)
         return result
 
-    def _go_on(self, args: tuple[Any, ...], turned: Turned) -> Any:
-        """Go on where the fast way has left its path: by the fast ways of other paths as far as these are known."""
-        leaves, _ = flatten(args, {})
+    def _resume(self, args: tuple[Any, ...], side_exit: SideExit) -> Any:
+        """Go on where a fast call has left its path: by the fast calls of other paths as far as these are known."""
+        call = Call(args, {}, self._binding.parameters)
         while True:
-            known = turned.known
-            entry, _ = self._programs.find(turned.entry.key, leaves, known)
-            launch = None if entry is None else entry.launch(self._go_on)
-            result = MISS if launch is None else launch(args, len(known))
-            if entry is None or result is MISS:
-                return self._run(args, {}, known)
-            self._programs.count_rerun(entry)
-            if result.__class__ is not Turned:
-                self._programs.put_first(entry)
-                self._keep(entry)
+            known = side_exit.known
+            compiled, _ = self._programs.find(side_exit.path.key, call.leaves, known)
+            fast_call = None if compiled is None else fast_call_of(compiled, self._resume)
+            result = MISS if fast_call is None else fast_call(args, len(known))
+            if compiled is None or result is MISS:
+                return self._run(call, known)
+            self._programs.count_rerun(compiled)
+            if result.__class__ is not SideExit:
+                self._programs.put_first(compiled)
+                self._keep(compiled)
                 return result
-            turned = result
+            side_exit = result
 
-    def _keep(self, entry: Entry) -> None:
-        """Try this entry's fast way first from now on; of the paths of a signature the last one only."""
-        launch = entry.launch(self._go_on)
-        if launch is None or (self._fast and self._fast[0][0] is entry):
+    def _keep(self, compiled: CompiledTrace) -> None:
+        """Try the fast call of this trace first from now on; of the paths of a signature the last one only."""
+        fast_call = fast_call_of(compiled, self._resume)
+        if fast_call is None or (self._fast and self._fast[0] is compiled):
             return
         others = [
-            (e, known)
-            for e, known in self._fast
-            if e is not entry and not (e.questions and e.key == entry.key)
+            other
+            for other in self._fast
+            if other is not compiled and not (other.value_guards and other.key == compiled.key)
         ]
-        self._fast = ((entry, launch), *others)[:FAST_WAYS]
-        self._launches = tuple(known for _, known in self._fast)
+        self._fast = (compiled, *others)[:FAST_CALLS]
+        self._fast_calls = tuple(c.fast_call for c in self._fast)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> TracedFunction[P, R]: ...
+    @overload
+    def __get__(
+        self: TracedFunction[Concatenate[Any, Q], R], instance: Any, owner: Any = None
+    ) -> TracedFunction[Q, R]: ...
+    def __get__(self: Any, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
         kept: dict[Any, Any] = getattr(instance, "__dict__", self._bound)
@@ -168,25 +172,19 @@ class TracedFunction(Generic[P, R]):
     _owner: Any = None
 
     def _find(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        known: _Known = (),
-        counted: bool = True,
-    ) -> tuple[Entry, list[Any], list[list[Tensor]] | None]:
-        """The entry whose path a call takes, the leaves, and what was computed to know it. Changes nothing.
+        self, call: Call, known: _Known = (), counted: bool = True
+    ) -> tuple[CompiledTrace, list[list[Tensor]] | None]:
+        """The trace whose path a call takes, and what was computed to know it. Changes nothing.
 
-        `known`: the questions whose outcomes a program has seen. They are imposed on the paths that are tried next, so each
-        try knows more, and a program that computes a borderline value otherwise changes nothing about them.
+        `known`: the value guards whose elements a program has observed. These are imposed on the paths that are tried next, so
+        each try knows more, and a program that computes a borderline value otherwise changes nothing about them.
         """
-        args, kwargs = self._binding.canonical(args, kwargs)
-        leaves, tree = flatten(args, kwargs)
         lost = 0
         while True:
-            entry = self._fitting(args, kwargs, leaves, tree, known, counted)
-            if not entry.questions:
-                return entry, leaves, None
-            agreed = entry.agreement(known)
+            compiled = self._fitting(call, known, counted)
+            if not compiled.value_guards:
+                return compiled, None
+            agreed = compiled.agreement(known)
             if agreed < len(known):  # asked otherwise although nothing has changed
                 lost += 1
                 if lost > MOST_LOST:
@@ -194,106 +192,62 @@ class TracedFunction(Generic[P, R]):
                         f"{self._name} asks other questions each time it is traced with the same arguments and state, the last "
                         f"time {known[agreed]}: what decides them is neither. Make it an argument"
                     )
-            found = entry.begin(leaves, agreed)
-            if not isinstance(found, Turned):
-                return entry, leaves, found
+            found = compiled.begin(call.leaves, agreed)
+            if not isinstance(found, SideExit):
+                return compiled, found
             known = found.known
 
-    def _fitting(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: list[Any],
-        tree: Any,
-        known: _Known,
-        counted: bool,
-    ) -> Entry:
-        """The last used entry that fits a call as far as its outcomes are known, traced if there is none.
+    def _fitting(self, call: Call, known: _Known, counted: bool) -> CompiledTrace:
+        """The last used trace that fits a call as far as its path is known; a new one if there is none.
 
         `counted`: that another path is run counts in the report.
         """
-        signature = self._classify(leaves, tree, args, kwargs)
-        key = (tree, signature, MODES.grad_enabled)
-        entry, reason = self._programs.find(key, leaves, known)
-        if entry is None:
+        signature = self._classify(call)
+        key = (call.tree, signature, MODES.grad_enabled)
+        compiled, reason = self._programs.find(key, call.leaves, known)
+        if compiled is None:
             with self._programs.lock:
                 # another thread may have traced it meanwhile
-                entry, reason = self._programs.find(key, leaves, known)
-                if entry is None:
-                    return self._trace(args, kwargs, leaves, tree, signature, reason, known)
+                compiled, reason = self._programs.find(key, call.leaves, known)
+                if compiled is None:
+                    return self._trace(call, signature, reason, known)
         if known and counted:
-            self._programs.count_rerun(entry)
-        return entry
+            self._programs.count_rerun(compiled)
+        return compiled
 
-    def _classify(
-        self, leaves: list[Any], tree: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Leaf, ...]:
-        static = self._static_numbers(args, kwargs) if self._static else frozenset()
-        signature: list[Leaf] = []
-        first: dict[
-            int, int
-        ] = {}  # by identity: what is changed in place changes under each of its names
-        for number, x in enumerate(leaves):
-            if isinstance(x, Tensor | np.ndarray) and first.setdefault(id(x), number) != number:
-                signature.append(Leaf("alias", value=first[id(x)]))
-                continue
-            signature.append(leaf_of(x, number in static or (tree, number) in self._static_leaves))
-        return tuple(signature)
-
-    def _static_numbers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[int]:
-        names = leaf_names(args, kwargs, self._parameters)
-        return frozenset(k for k, name in enumerate(names) if name.split(".")[0] in self._static)
+    def _classify(self, call: Call) -> tuple[Leaf, ...]:
+        static = self._static_leaves.get(call.tree, set())
+        if self._static:
+            static = static.union(call.numbers_of(self._static))
+        return call.classify(static)
 
     def _trace(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: list[Any],
-        tree: Any,
-        signature: tuple[Leaf, ...],
-        reason: str | None,
-        known: _Known,
-    ) -> Entry:
-        if self._parameters:
-            try:
-                self._signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise located(ArgumentError(f"{self._name}: {error}")) from None
+        self, call: Call, signature: tuple[Leaf, ...], reason: str | None, known: _Known
+    ) -> CompiledTrace:
+        try:
+            self._binding.check(call.args, call.kwargs)
+        except TypeError as error:
+            raise located(ArgumentError(f"{self._name}: {error}")) from None
         start = time.perf_counter()
-        for _ in range(len(leaves) + 1):
+        for _ in range(len(call.leaves) + 1):
             try:
-                recorded = record(
-                    self._function,
-                    leaves,
-                    signature,
-                    tree,
-                    self._name,
-                    known,
-                    leaf_names(args, kwargs, self._parameters),
-                )
+                objects = call.objects(signature)
+                recorded = record(self._function, call, signature, self._name, known, objects)
                 break
             except NeedNumber as need:
-                names = leaf_names(args, kwargs, self._parameters)
                 _LOG.info(
                     "%s: the float %s is used as a Python number; each value is a program of its own",
                     self._name,
-                    names[need.leaf],
+                    call.names[need.leaf],
                 )
-                self._static_leaves.add((tree, need.leaf))
-                signature = self._classify(leaves, tree, args, kwargs)
+                self._static_leaves.setdefault(call.tree, set()).add(need.leaf)
+                signature = self._classify(call)
             except TracerError as error:
                 raise located(error) from None
-        entry = Entry(
-            self._function,
-            recorded,
-            signature,
-            leaves,
-            leaf_names(args, kwargs, self._parameters),
-            tree,
-        )
-        entry.trace_seconds = time.perf_counter() - start
-        self._programs.add(entry, reason, known)
-        return entry
+        compiled = CompiledTrace(self._function, recorded, call, signature)
+        compiled.trace_seconds = time.perf_counter() - start
+        self._programs.add(compiled, reason, known)
+        return compiled
 
     # ---- looking inside
     @overload
@@ -325,15 +279,16 @@ class TracedFunction(Generic[P, R]):
         `ir`."""
         return self._shown("plan", args, kwargs).executable.plan()
 
-    def _shown(self, asked: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+    def _shown(self, asked: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledTrace:
         """The program of a call; of the only signature if nothing is given."""
         known = [] if args or kwargs else list(self._programs)
         if len(known) == 1:
-            last: Entry = known[0][0]
+            last: CompiledTrace = known[0][0]
             return last
-        if args or kwargs or not self._needs_arguments():
-            return self._find(args, kwargs, counted=False)[0]
-        example = ", ".join(self._parameters)
+        if args or kwargs or not self._binding.needs_arguments:
+            form, named = self._binding.canonical(args, kwargs)
+            return self._find(Call(form, named, self._binding.parameters), counted=False)[0]
+        example = ", ".join(self._binding.parameters)
         which = f"say which call, as in {asked}({example})"
         if not known:
             problem = f"it has not been called yet. Call it, or {which}"
@@ -341,15 +296,6 @@ class TracedFunction(Generic[P, R]):
             signatures = "".join(f"\n  {paths.signature}" for paths in known)
             problem = f"it has {len(known)} signatures; {which}. They are{signatures}"
         raise located(ArgumentError(f"{self._name}.{asked}(): {problem}"))
-
-    def _needs_arguments(self) -> bool:
-        try:
-            self._signature.bind()
-        except TypeError:
-            return True
-        except AttributeError:  # no Python function
-            pass
-        return False
 
     def signatures(self) -> list[str]:
         """The calls that have been traced, as text."""
@@ -367,15 +313,14 @@ class TracedFunction(Generic[P, R]):
         """Forget all programs."""
         self._programs.clear()
         self._static_leaves.clear()
-        self._fast = self._launches = ()
+        self._fast = self._fast_calls = ()
 
     def __repr__(self) -> str:
         return f"<traced function {self._name}: {self._programs.count} programs>"
 
     def __reduce__(self) -> Any:
-        if (
-            _named(self) is self
-        ):  # decorated where it is defined: found by its name, as functions are
+        # decorated where it is defined: found by its name, as functions are
+        if _named(self) is self:
             return self.__dict__["__qualname__"]
         return _restore, (
             self._function,
@@ -405,7 +350,14 @@ def _restore(function: Any, static: Any, name: str, traces: int, paths: int) -> 
 
 
 @overload
-def trace(function: Callable[P, R]) -> TracedFunction[P, R]: ...
+def trace(
+    function: Callable[P, R],
+    *,
+    static_argnames: Sequence[str] = (),
+    name: str | None = None,
+    max_traces: int = 64,
+    max_paths: int = 64,
+) -> TracedFunction[P, R]: ...
 @overload
 def trace(
     function: None = None,
@@ -433,6 +385,12 @@ def trace(
     signature are kept, the last used ones. See `paths`.
 
     Raises `TraceError` for what cannot be recorded, with the line.
+
+    >>> @tracer.trace
+    ... def scaled(x, factor=2.0):
+    ...     return tracer.exp(x) * factor
+    >>> scaled(np.zeros(2))
+    tensor([2., 2.], dtype=float64)
     """
     if function is None:
         return lambda f: TracedFunction(f, static_argnames, name, max_traces, max_paths)

@@ -14,20 +14,26 @@ _PLAIN = frozenset((bool, int, str, bytes, type(None)))  # compared by value; a 
 _By = inspect.Parameter
 _NOTHING: dict[str, Any] = {}
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Binding:
     """The parameters of a function. Calls of what is no Python function, and of one with *args, keep their form.
 
-    `least`: a call of no keywords and no more arguments has its one form already.
+    `parameters`: their names, none if they are not known. `least`: a call of no keywords and no more arguments has its one form
+    already.
     """
 
-    __slots__ = ("_function", "_names", "least")
+    __slots__ = ("_function", "_names", "_signature", "least", "parameters")
 
     def __init__(self, function: Any) -> None:
         self._function: types.FunctionType | None = None
         self._names: tuple[str, ...] = ()
+        try:
+            self._signature: inspect.Signature | None = inspect.signature(function)
+        except (TypeError, ValueError):
+            self._signature = None
+        self.parameters = () if self._signature is None else tuple(self._signature.parameters)
         bound = isinstance(function, types.MethodType)
         plain = function.__func__ if bound else function
         if isinstance(plain, types.FunctionType):
@@ -41,12 +47,27 @@ class Binding:
                 )
         self.least = len(self._names) - len(self._defaults)
 
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise `TypeError` for a call that Python would refuse."""
+        if self.parameters and self._signature is not None:
+            self._signature.bind(*args, **kwargs)
+
+    @property
+    def needs_arguments(self) -> bool:
+        """Whether it cannot be called without any."""
+        try:
+            if self._signature is not None:
+                self._signature.bind()
+        except TypeError:
+            return True
+        return False
+
     @property
     def _defaults(self) -> tuple[Any, ...]:
         """Those of the last parameters, as they are now."""
         return (self._function.__defaults__ or ()) if self._function is not None else ()
 
-    def canonical(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def canonical(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """The call in its one form."""
         if self._function is None or len(args) > len(self._names):
             return args, kwargs
@@ -59,7 +80,7 @@ class Binding:
             count -= 1
         return args[:count], kwargs
 
-    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         assert self._function is not None
         defaults, known = self._defaults, self._function.__kwdefaults__ or _NOTHING
         kwargs = {k: v for k, v in kwargs.items() if k not in known or not _same(v, known[k])}

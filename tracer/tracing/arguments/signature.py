@@ -6,6 +6,7 @@ when it is no plain value (a module, a function).
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,44 +49,28 @@ class Leaf:
 FLOAT = Leaf("float", Type("float64", (), True))
 
 
-class _Same:
-    """An object compared by identity."""
+class _Static:
+    """A value that is compared, `by`: its class and its text where it is plain (1, True and 1.0 are three), else its identity."""
 
-    __slots__ = ("object",)
+    __slots__ = ("_by", "value")
 
-    def __init__(self, object_: Any) -> None:
-        self.object = object_
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.object is other.object
-
-    def __hash__(self) -> int:
-        return id(self.object)
-
-    def __repr__(self) -> str:
-        return f"{type(self.object).__name__} at {id(self.object):#x}"
-
-
-class _Value:
-    """A plain value together with its class: 1, True and 1.0 are three."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def __init__(self, value: Any, by: Any) -> None:
+        self.value, self._by = value, by
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Value)
-            and type(self.value) is type(other.value)
-            and repr(self.value) == repr(other.value)
-        )
+        return isinstance(other, _Static) and self._by == other._by
 
     def __hash__(self) -> int:
-        return hash(repr(self.value))
+        return hash(self._by)
 
     def __repr__(self) -> str:
+        if isinstance(self._by, int):
+            return f"{type(self.value).__name__} at {id(self.value):#x}"
         return repr(self.value)
+
+
+def _static(x: Any) -> Leaf:
+    return Leaf("static", value=_Static(x, (type(x), repr(x))))
 
 
 def leaf_of(x: Any, static: bool = False) -> Leaf:
@@ -98,21 +83,21 @@ def leaf_of(x: Any, static: bool = False) -> Leaf:
             )
         if x._view is not None:
             x._current()  # its flags follow the base
-        arrival = arrival_of(x) if x._requires_grad is True else None
-        return Leaf("tensor", intern(x.type.strong()), x._requires_grad, arrival)
+        history = history_key(x) if x._requires_grad is True else None
+        return Leaf("tensor", intern(x.type.strong()), x._requires_grad, history)
     if isinstance(x, np.ndarray):
         return Leaf("array", intern(Type.of(x)))
     if type(x) is float:
-        return Leaf("static", value=_Value(x)) if static else FLOAT
+        return _static(x) if static else FLOAT
     if isinstance(x, np.generic):
         return Leaf("array", intern(Type.of(np.asarray(x))))
     if isinstance(x, (*_PLAIN, float)):
-        return Leaf("static", value=_Value(x))
+        return _static(x)
     if is_used_up(x):
         raise ArgumentError(
             f"a traced function was given a {type(x).__name__}, whose elements can be taken once; pass a list or a tuple"
         )
-    return Leaf("object", value=_Same(x))
+    return Leaf("object", value=_Static(x, id(x)))
 
 
 def has_history(leaf: Leaf) -> bool:
@@ -120,32 +105,67 @@ def has_history(leaf: Leaf) -> bool:
     return leaf.kind == "tensor" and leaf.requires_grad is True and leaf.value == ()
 
 
-def arrival_of(x: Tensor) -> tuple[Any, ...] | None:
+def history_key(x: Tensor) -> tuple[Any, ...] | None:
     """What the gradient of an argument meets: the hooks of a leaf, None for none; () is another way back than a leaf's."""
     return () if x.grad_fn is not None else state_of(x) or None
 
 
-def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-    """Leaves and tree of arguments; None is a leaf."""
-    try:
-        whole: Any = (args, kwargs)
-        leaves, tree = optree.tree_flatten(whole, none_is_leaf=True, namespace=NAMESPACE)
-    except (ValueError, TypeError) as error:
-        raise ArgumentError(f"the arguments are no tree that can be flattened: {error}") from None
-    return leaves, tree
+class Call:
+    """The arguments of one call, flattened once. `leaves` and `tree`: None is a leaf."""
 
+    __slots__ = ("_names", "_parameters", "args", "kwargs", "leaves", "tree")
 
-def leaf_names(
-    args: tuple[Any, ...], kwargs: dict[str, Any], parameters: tuple[str, ...]
-) -> list[str]:
-    """A readable name for each leaf: the parameter, with the way inside it."""
-    whole: Any = (args, kwargs)
-    paths, _, _ = optree.tree_flatten_with_path(whole, none_is_leaf=True, namespace=NAMESPACE)
-    names = []
-    for path in paths:
-        which, first, *rest = path
-        head = str(first)
+    def __init__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], parameters: tuple[str, ...] = ()
+    ) -> None:
+        """`parameters`: the names of positional arguments. Raises `ArgumentError` for what is no tree."""
+        self.args, self.kwargs = args, kwargs
+        self._parameters = parameters
+        self._names: list[str] | None = None
+        try:
+            whole: Any = (args, kwargs)
+            self.leaves, self.tree = optree.tree_flatten(
+                whole, none_is_leaf=True, namespace=NAMESPACE
+            )
+        except (ValueError, TypeError) as error:
+            raise ArgumentError(
+                f"the arguments are no tree that can be flattened: {error}"
+            ) from None
+
+    @property
+    def names(self) -> list[str]:
+        """A readable name for each leaf: the parameter, with the way inside it."""
+        if self._names is None:
+            whole: Any = (self.args, self.kwargs)
+            paths, _, _ = optree.tree_flatten_with_path(
+                whole, none_is_leaf=True, namespace=NAMESPACE
+            )
+            self._names = [".".join([self._head(path), *map(str, path[2:])]) for path in paths]
+        return self._names
+
+    def _head(self, path: tuple[Any, ...]) -> str:
+        which, first = path[:2]
         if which == 0:
-            head = parameters[first] if first < len(parameters) else f"argument{first}"
-        names.append(".".join([head, *map(str, rest)]))
-    return names
+            return self._parameters[first] if first < len(self._parameters) else f"argument{first}"
+        return str(first)
+
+    def numbers_of(self, parameters: Container[str]) -> list[int]:
+        """The leaves that these parameters hold."""
+        return [k for k, name in enumerate(self.names) if name.split(".")[0] in parameters]
+
+    def classify(self, static: Container[int] = ()) -> tuple[Leaf, ...]:
+        """How each leaf enters the signature. `static`: numbers of those whose floats are compared by value too."""
+        signature: list[Leaf] = []
+        # by identity: what is changed in place changes under each of its names
+        first: dict[int, int] = {}
+        for number, x in enumerate(self.leaves):
+            if isinstance(x, Tensor | np.ndarray) and first.setdefault(id(x), number) != number:
+                signature.append(Leaf("alias", value=first[id(x)]))
+            else:
+                signature.append(leaf_of(x, number in static))
+        return tuple(signature)
+
+    def objects(self, signature: Sequence[Leaf]) -> dict[str, Any]:
+        """By their names, the leaves that are compared by identity, such as modules."""
+        found = zip(self.names, self.leaves, signature, strict=True)
+        return {name: x for name, x, leaf in found if leaf.kind == "object"}

@@ -1,26 +1,24 @@
 """The programs of one traced function: by signature, those of a signature by path, within limits, with warnings.
 
-Knows entries and when to drop them. Must not know how a call finds its signature and how a function is traced.
+Knows traces and when to drop them. Must not know how a call finds its signature and how a function is traced.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ops.errors import ArgumentError
-from tracer.core.source_lines import is_own, located
+from tracer.core.source_lines import located, warn
 from tracer.tracing.arguments.signature import Leaf
-from tracer.tracing.programs.compiled_trace import Entry
+from tracer.tracing.programs.compiled_trace import CompiledTrace
 from tracer.tracing.programs.paths import Paths
-from tracer.tracing.recording.value_guards import Question
+from tracer.tracing.recording.value_guards import ValueGuard
 
-MANY_ANSWERS = 8  # of a question for a number that are worth a warning
+MANY_ANSWERS = 8  # of a query for a number that are worth a warning
 _LOG = logging.getLogger("tracer.retrace")
 
 
@@ -44,7 +42,7 @@ class Programs:
         self.lock = threading.RLock()
         self.by_signature: dict[Any, Paths] = {}
         self._traces = self._starts = 0  # starts: traces that were not of one more path
-        self._warned: set[str] = set()  # lines of questions
+        self._warned: set[str] = set()  # lines of queries
 
     def __iter__(self) -> Iterator[Paths]:
         return iter(list(self.by_signature.values()))
@@ -55,35 +53,37 @@ class Programs:
         return sum(len(paths) for paths in self)
 
     def find(
-        self, key: Any, leaves: Sequence[Any], known: Sequence[Question]
-    ) -> tuple[Entry | None, str | None]:
-        """The last used entry that fits a call whose first outcomes are known; else None and what changed in the state."""
+        self, key: Any, leaves: Sequence[Any], known: Sequence[ValueGuard]
+    ) -> tuple[CompiledTrace | None, str | None]:
+        """The last used trace that fits a call whose first value guards are known; else None and what changed in the state."""
         paths = self.by_signature.get(key)
         return (None, None) if paths is None else paths.find(leaves, known)
 
-    def put_first(self, entry: Entry) -> None:
-        """Try an entry first from now on: it was used."""
-        paths = self.by_signature.get(entry.key)
-        if paths is not None and paths[0] is not entry:
+    def put_first(self, compiled: CompiledTrace) -> None:
+        """Try a trace first from now on: it was used."""
+        paths = self.by_signature.get(compiled.key)
+        if paths is not None and paths[0] is not compiled:
             with self.lock:
-                if entry in paths:  # not dropped meanwhile
-                    paths.put_first(entry)
+                if compiled in paths:  # not dropped meanwhile
+                    paths.put_first(compiled)
 
-    def count_rerun(self, entry: Entry) -> None:
+    def count_rerun(self, compiled: CompiledTrace) -> None:
         """Another path was run before this one, for the same call."""
-        paths = self.by_signature.get(entry.key)
+        paths = self.by_signature.get(compiled.key)
         if paths is not None:
             with self.lock:
                 paths.reruns += 1
 
-    def add(self, entry: Entry, reason: str | None, known: Sequence[Question]) -> None:
-        """Keep a new entry, within the limits, and say why there is one more. `known`: outcomes that no known path had."""
+    def add(self, compiled: CompiledTrace, reason: str | None, known: Sequence[ValueGuard]) -> None:
+        """Keep a new trace, within the limits, and say why there is one more. `known`: value guards that no known path has."""
         if known:
             reason = f"{known[-1]} was {known[-1].answer!r:.60}"
-        reason = reason or self._other_arguments(entry.signature)
-        is_path = bool(known) and entry.key in self.by_signature
-        paths = self.by_signature.setdefault(entry.key, Paths(entry.signature, entry.key[2]))
-        paths.put_first(entry)
+        reason = reason or self._other_arguments(compiled.signature)
+        is_path = bool(known) and compiled.key in self.by_signature
+        paths = self.by_signature.setdefault(
+            compiled.key, Paths(compiled.signature, compiled.grad_enabled)
+        )
+        paths.put_first(compiled)
         paths.retraces += is_path
         dropped = paths.drop_beyond(self.max_paths)
         self._traces += 1
@@ -94,7 +94,7 @@ class Programs:
         if is_path:
             self._warn_of_paths(paths, known, dropped)
         elif self._starts == self.max_traces and reason:
-            _warn(
+            warn(
                 f"{self.name} has been traced {self.max_traces} times, the last time because: {reason}; "
                 "the least recently made programs are dropped from now on"
             )
@@ -111,26 +111,26 @@ class Programs:
         ]
         return "; ".join(changes) or "the structure of the arguments changed"
 
-    def _warn_of_paths(self, paths: Paths, known: Sequence[Question], dropped: bool) -> None:
-        """Warn once of a question that is answered otherwise at each call, and once that paths are dropped."""
-        question = known[-1]
+    def _warn_of_paths(self, paths: Paths, known: Sequence[ValueGuard], dropped: bool) -> None:
+        """Warn once of a query that is answered otherwise at each call, and once that paths are dropped."""
+        last = known[-1]
         many = min(MANY_ANSWERS, self.max_paths)
         if (
-            question.asked != "bool(t)"
-            and question.line not in self._warned
+            last.query != "bool(t)"
+            and last.line not in self._warned
             and paths.answers(known) >= many
         ):
-            self._warned.add(question.line)
-            _warn(
-                f"{self.name}: {question} had {many} different answers, the last one {question.answer!r:.60}; each answer is a "
+            self._warned.add(last.line)
+            warn(
+                f"{self.name}: {last} had {many} different answers, the last one {last.answer!r:.60}; each answer is a "
                 "path of its own, which is traced and compiled. Where the number is only shown or returned, return the Tensor "
                 "and convert it outside the traced function; where it is computed with, compute with the Tensor"
             )
         elif dropped and "" not in self._warned:
             self._warned.add("")
-            _warn(
-                f"{self.name} has more than {self.max_paths} paths for one signature, the last one because {question} was "
-                f"{question.answer!r:.60}; those that were not used for the longest time are dropped from now on. See paths(); "
+            warn(
+                f"{self.name} has more than {self.max_paths} paths for one signature, the last one because {last} was "
+                f"{last.answer!r:.60}; those that were not used for the longest time are dropped from now on. See paths(); "
                 "allow more with max_paths, or choose between values with tracer.where"
             )
 
@@ -145,10 +145,10 @@ class Programs:
 
     def timings(self) -> Timings:
         """Seconds spent tracing and compiling, and how many traces there were."""
-        entries = [entry for paths in self for entry in paths]
+        kept = [compiled for paths in self for compiled in paths]
         return Timings(
-            sum(e.trace_seconds for e in entries),
-            sum(e._executable.compile_seconds for e in entries if e._executable is not None),
+            sum(c.trace_seconds for c in kept),
+            sum(c._executable.compile_seconds for c in kept if c._executable is not None),
             self._traces,
         )
 
@@ -158,11 +158,3 @@ class Programs:
             self.by_signature.clear()
             self._traces = self._starts = 0
             self._warned.clear()
-
-
-def _warn(message: str) -> None:
-    """Warn at the user's line."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and is_own(frame.f_code.co_filename):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, RuntimeWarning, stacklevel=level)

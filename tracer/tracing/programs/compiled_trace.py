@@ -18,70 +18,63 @@ from tracer.autograd.hooks import functions_of
 from tracer.dispatch.apply import BUILDER
 from tracer.dispatch.view_updates import set_flag, set_history
 from tracer.functions.in_place import require_history
-from tracer.ir.graph import Graph, used
+from tracer.ir.graph import Graph
+from tracer.passes.dead_code import remove_dead_code
 from tracer.runtime.executable import Executable
 from tracer.tensors.grad_mode import enable_grad
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern
-from tracer.tracing.arguments.signature import Leaf
+from tracer.tracing.arguments.signature import Call, Leaf
 from tracer.tracing.programs.guards import build_guard
-from tracer.tracing.programs.staged_executable import Departure, GuardedExecutable
+from tracer.tracing.programs.staged_executable import EarlyProgram, FailedGuard, StagedExecutable
+from tracer.tracing.recording.output_aliases import Alias
 from tracer.tracing.recording.trace_records import held_by
-from tracer.tracing.recording.trace_result import Recorded
-from tracer.tracing.recording.value_guards import Question
+from tracer.tracing.recording.trace_result import TraceResult
+from tracer.tracing.recording.value_guards import ValueGuard
 
-_UNKNOWN = object()
+UNKNOWN = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
-    """Where a call leaves a path: the entry that was run, its questions up to the first one with another outcome, and that."""
+class SideExit:
+    """Where a call leaves a path: the trace that was run, and its value guards up to the first one that failed, with what that
+    one observed."""
 
-    entry: Entry
-    known: tuple[Question, ...]
+    path: CompiledTrace
+    known: tuple[ValueGuard, ...]
 
 
-class Entry:
+class CompiledTrace:
     """A trace with its guard; compiled when it first runs."""
 
     def __init__(
-        self,
-        fn: Any,
-        recorded: Recorded,
-        signature: tuple[Leaf, ...],
-        leaves: list[Any],
-        names: list[str],
-        tree: Any,
+        self, fn: Any, recorded: TraceResult, call: Call, signature: tuple[Leaf, ...]
     ) -> None:
         self.recorded = recorded
-        self.questions = tuple(recorded.questions)
-        self.outcomes = tuple(q.outcome for q in self.questions)
-        self.runs = 0  # counted where there are questions
+        self.value_guards = tuple(recorded.value_guards)
+        self.observed = tuple(guard.observed for guard in self.value_guards)
+        self.runs = 0  # counted where there are value guards
         self.signature = signature
-        self.names = names
         self.fn = fn
         self.grad_enabled = MODES.grad_enabled
-        self.key = (tree, signature, self.grad_enabled)
-        objects = {
-            n: x
-            for n, x, leaf in zip(names, leaves, signature, strict=True)
-            if leaf.kind == "object"
-        }
+        self.key = (call.tree, signature, self.grad_enabled)
         hooks = [
             hook
-            for x, leaf in zip(leaves, signature, strict=True)
+            for x, leaf in zip(call.leaves, signature, strict=True)
             if leaf.requires_grad
             for hook in functions_of(x)
         ]
-        self.guard, self.paths, self.guard_source = build_guard(fn, recorded, objects, hooks)
+        self.guard, self.paths, self.guard_source = build_guard(
+            fn, recorded, call.objects(signature), hooks
+        )
         self.trace_seconds = 0.0
-        self._executable: Executable | GuardedExecutable | None = None
+        self._executable: Executable | StagedExecutable | None = None
         self._backward: Executable | None = None
-        self._launch: Any = _UNKNOWN
+        self.fast_call: Any = UNKNOWN  # None where there is none
         self._lock = threading.Lock()  # compiling once, whoever asks
-        self.graph = self._named()
+        self.graph = self._named(call.names)
 
-    def _named(self) -> Graph:
+    def _named(self, leaf_names: Sequence[str]) -> Graph:
         """The graph with its inputs named: state by access path, arguments by parameter."""
         graph, recorded = self.recorded.graph, self.recorded
         names: list[str] = []
@@ -89,12 +82,12 @@ class Entry:
             path = self.paths.get(id(capture.object))
             name = path.name if path and path.name else f"captured{number}"
             if isinstance(capture.object, int):
-                name = self.names[capture.object]
+                name = leaf_names[capture.object]
             names.append(f"{name}.grad" if capture.is_grad else name)
         for scalar in recorded.scalars:
             path = self.paths.get(id(scalar.container))
             names.append(f"{path.name}.{scalar.key}" if path and path.name else scalar.key)
-        names += [self.names[k] for k in recorded.argument_leaves]
+        names += [leaf_names[k] for k in recorded.argument_leaves]
         seen: dict[str, int] = {}
         for k, name in enumerate(names):
             count = seen.get(name, 0)
@@ -104,7 +97,7 @@ class Entry:
         return Graph(graph.inputs, graph.nodes, graph.outputs, tuple(names), graph.name)
 
     @property
-    def executable(self) -> Executable | GuardedExecutable:
+    def executable(self) -> Executable | StagedExecutable:
         """The compiled program."""
         if self._executable is None:
             with self._lock:
@@ -112,35 +105,11 @@ class Entry:
                     self._executable = self._compile()
         return self._executable
 
-    def _compile(self) -> Executable | GuardedExecutable:
-        recorded = self.recorded
-        state = {id(c.object): k for k, c in enumerate(recorded.captures) if not c.is_grad}
-        base = len(recorded.captures) + len(recorded.scalars)
-        number = recorded.result_count
-        updates: dict[int, int] = {}
-        for tensor in recorded.mutated:
-            updates[number] = state[id(tensor)]
-            number += 1
-        for leaf in recorded.mutated_arguments:
-            updates[number] = base + recorded.argument_leaves.index(leaf)
-            number += 1
-        asked = len(self.questions)
-        count = len(self.graph.outputs) - asked
-        shared = range(count - recorded.residuals, count)
-        if asked:
-            return GuardedExecutable(self.graph, updates, shared, asked)
-        return Executable(self.graph, updates, shared)
-
-    def launch(self, go_on: Callable[[tuple[Any, ...], Turned], Any]) -> Any:
-        """The fast way into the program for calls like the ones that led here, None if there is none.
-
-        `go_on` gives the result where a question has another outcome than on this path.
-        """
-        if self._launch is _UNKNOWN:
-            from tracer.tracing.programs.fast_call import build_launch
-
-            self._launch = build_launch(self, go_on)
-        return self._launch
+    def _compile(self) -> Executable | StagedExecutable:
+        outputs, updates = self.recorded.outputs, self.recorded.updates
+        if self.value_guards:
+            return StagedExecutable(self.graph, updates, outputs.residuals, outputs.value_guards)
+        return Executable(self.graph, updates, outputs.residuals)
 
     def backward_executable(self) -> Executable:
         """The compiled program of the gradients of the results."""
@@ -158,30 +127,35 @@ class Entry:
         return CompiledNode.released_node(self.recorded.graph.name, self.recorded.refusal)
 
     # ---- which path
-    def agreement(self, known: Sequence[Question]) -> int:
-        """How many of the first questions have the outcomes of `known`."""
+    def agreement(self, known: Sequence[ValueGuard]) -> int:
+        """How many of the first value guards observe what those of `known` have observed."""
         count = 0
-        for outcome, other in zip(self.outcomes, known, strict=False):
-            if outcome != other.outcome:
+        for observed, other in zip(self.observed, known, strict=False):
+            if observed != other.observed:
                 break
             count += 1
         return count
 
-    def begin(self, leaves: Sequence[Any], agreed: int) -> list[list[Tensor]] | Turned:
+    def begin(self, leaves: Sequence[Any], agreed: int) -> list[list[Tensor]] | SideExit:
         """Compute what Python asked for; nothing is changed. Where the call leaves this path, or what the rest goes on from.
 
-        The first `agreed` outcomes are known to be right. Raises `BoundsError` for a bad index on the way.
+        The first `agreed` value guards are known to hold. Raises `BoundsError` for a bad index on the way.
         """
         executable = self.executable
-        assert isinstance(executable, GuardedExecutable)
-        found = executable.decide(self._inputs(leaves), self.outcomes, agreed)
-        return self.turned(found) if isinstance(found, Departure) else found
+        assert isinstance(executable, StagedExecutable)
+        found = executable.decide(self._inputs(leaves), self.observed, agreed)
+        return self.side_exit(found) if isinstance(found, FailedGuard) else found
 
-    def turned(self, departure: Departure) -> Turned:
+    def side_exit(self, failed: FailedGuard) -> SideExit:
         """What is known when a call leaves this path."""
-        number = departure.number
-        last = self.questions[number].with_outcome(departure.outcome)
-        return Turned(self, (*self.questions[:number], last))
+        guard = self.value_guards[failed.number]
+        last = ValueGuard(guard.query, guard.line, guard.value, failed.observed)
+        return SideExit(self, (*self.value_guards[: failed.number], last))
+
+    def side_exit_of(self, program: EarlyProgram, memory: bytes, agreed: int) -> SideExit | None:
+        """The same by the memory of what a program has observed; None if its guards hold."""
+        failed = program.failed(program.unpacked(memory), self.observed, agreed)
+        return None if failed is None else self.side_exit(failed)
 
     # ---- running
     def _inputs(self, leaves: Sequence[Any]) -> list[Any]:
@@ -194,66 +168,68 @@ class Entry:
     def run(self, leaves: Sequence[Any], early: list[list[Tensor]] | None = None) -> Any:
         """Run the program on argument leaves and do what the trace did: outputs, state, gradients.
 
-        `early`: what `begin` gave, where there are questions, whose outcomes are those of this path.
+        `early`: what `begin` gave, where there are value guards, which are those of this path.
         """
-        recorded, executable = self.recorded, self.executable
+        recorded, outputs = self.recorded, self.recorded.outputs
         for leaf in recorded.recorded_changes:
             require_history(leaves[leaf])
         inputs = self._inputs(leaves)
-        if isinstance(executable, GuardedExecutable):
-            assert early is not None
-            results = executable.finish(inputs, early)
-            self.runs += 1
-        else:
-            results = executable(inputs)
-        number = recorded.result_count
-        number += len(recorded.mutated) + len(
-            recorded.mutated_arguments
-        )  # written in place by the program
-        for tensor in recorded.mutated:
-            tensor.count_change(recorded.graph.name)
-        for leaf in recorded.mutated_arguments:
-            if isinstance(leaves[leaf], Tensor):
-                leaves[leaf].count_change(recorded.graph.name)
-        for holder, present in recorded.grads:
-            held_by(holder, leaves)._grad = results[number] if present else None
-            number += present
-        onward = results[number : number + len(recorded.onward)]
-        number += len(onward)
-        result_grads = results[number : number + len(recorded.result_grads)]
-        number += len(result_grads)
-        for leaf in recorded.result_leaves:
+        results = self._compute(inputs, early)
+        self._note_changes(leaves, results)
+        for leaf in recorded.leaf_results:
             results[leaf]._requires_grad = True
-        if onward:  # along the history that they came with
-            backward([leaves[k] for k in recorded.onward], onward)
-        if recorded.backward is not None:
-            self._attach(results, number, inputs)
-        for changed in recorded.changed_histories:
-            if changed not in recorded.cotangent_outputs:
-                released = self.released_node()
-                set_history(results[changed], released, 0)
+        if recorded.outgoing_gradients:  # along the history that they came with
+            outgoing = [results[k] for k in outputs.outgoing_gradients]
+            backward([leaves[k] for k in recorded.outgoing_gradients], outgoing)
+        self._attach_histories(results, inputs)
         for holder, flag in recorded.new_flags:  # histories have begun where they did in the trace
             set_flag(held_by(holder, leaves), flag)
         for assign in recorded.assignments:
             assign()
-        made: set[int] = set()
-        for k in recorded.aliases:
-            self._make_view(k, leaves, results, made)
-        for k, gradient in zip(recorded.result_grads, result_grads, strict=True):
-            results[k]._grad = gradient
-        out = []
-        for output in recorded.outputs:
-            if output.kind == "program":
-                result = results[output.number]
+        for k, alias in recorded.aliases.items():
+            results[k] = _view(alias, leaves, results, results[k])
+        for k, number in zip(recorded.result_grads, outputs.result_gradients, strict=True):
+            results[k]._grad = results[number]
+        return self._give_back(leaves, results)
+
+    def _compute(self, inputs: list[Any], early: list[list[Tensor]] | None) -> list[Tensor]:
+        """All outputs but the value guards; changed state and arguments are written in place."""
+        executable = self.executable
+        if isinstance(executable, StagedExecutable):
+            assert early is not None
+            results = executable.finish(inputs, early)
+            self.runs += 1
+            return results
+        return executable(inputs)
+
+    def _note_changes(self, leaves: Sequence[Any], results: list[Tensor]) -> None:
+        """Count the changes that the program has made, and set gradients."""
+        recorded = self.recorded
+        name = recorded.graph.name
+        for tensor in recorded.mutated:
+            tensor.count_change(name)
+        for leaf in recorded.mutated_arguments:
+            if isinstance(leaves[leaf], Tensor):
+                leaves[leaf].count_change(name)
+        for holder, number in recorded.grads:
+            held_by(holder, leaves)._grad = None if number is None else results[number]
+
+    def _give_back(self, leaves: Sequence[Any], results: list[Tensor]) -> Any:
+        """The result in its tree; what belongs into places is put there."""
+        recorded = self.recorded
+        found = []
+        for leaf in recorded.returned:
+            if leaf.kind == "program":
+                result = results[leaf.number]
                 if result._grad_fn is None:
-                    result._requires_grad = output.requires_grad
-                    if output.requires_grad and output.number not in recorded.result_leaves:
+                    result._requires_grad = leaf.requires_grad
+                    if leaf.requires_grad and leaf.number not in recorded.leaf_results:
                         result.grad_fn = self.released_node()
-                out.append(result)
+                found.append(result)
             else:
-                kept = leaves[output.number] if output.kind == "argument" else output.object
-                out.append(kept.copy() if output.kind == "copy" else kept)
-        whole: Any = optree.tree_unflatten(recorded.tree, out)
+                kept = leaves[leaf.number] if leaf.kind == "argument" else leaf.object
+                found.append(kept.copy() if leaf.kind == "copy" else kept)
+        whole: Any = optree.tree_unflatten(recorded.tree, found)
         if not recorded.placed:
             return whole
         returned, held = whole
@@ -261,52 +237,34 @@ class Entry:
             place(value)
         return returned
 
-    def _make_view(
-        self, number: int, leaves: Sequence[Any], results: list[Any], made: set[int]
-    ) -> None:
-        """Put the view that a result is into its place."""
-        if number in made:
-            return
-        made.add(number)
-        alias = self.recorded.aliases[number]
-        if alias.kind == "program":
-            if alias.base in self.recorded.aliases:
-                self._make_view(alias.base, leaves, results, made)
-            base = results[alias.base]
-        else:
-            base = as_input(leaves[alias.base]) if alias.kind == "argument" else alias.base
-        view, computed = alias.of(base), results[number]
-        if view._grad_fn is None and computed._grad_fn is not None:
-            # its history is not its base's: it was detached and got another one, or is what a Function made of its argument
-            view._requires_grad, view._grad_fn = True, computed._grad_fn
-            view.output_number = computed.output_number
-        results[number] = view
-
-    def _attach(self, results: list[Any], number: int, inputs: list[Any]) -> None:
+    def _attach_histories(self, results: list[Any], inputs: list[Any]) -> None:
+        """Give results, and state that was changed with a history, the backward program as theirs."""
         recorded = self.recorded
-        assert recorded.backward is not None
-        residuals = results[number : number + recorded.residuals]
-        sources = [inputs[k] for k in recorded.differentiable]
-        sources += [results[k] for k in recorded.result_sources]
-        outputs = [results[k] for k in recorded.cotangent_outputs]
-        borrowed = [
-            inputs[k] for k in self.executable.borrowed(range(number, number + recorded.residuals))
-        ]
-        node = CompiledNode(
-            recorded.backward,
-            self.backward_executable,
-            sources,
-            residuals,
-            outputs,
-            recorded.graph.name,
-            self._again(inputs),
-            [x for x in borrowed if isinstance(x, Tensor)],
-        )
-        for k, (number, y) in enumerate(zip(recorded.cotangent_outputs, outputs, strict=True)):
-            if number in recorded.changed_histories:
-                set_history(y, node, k)
-            else:
-                y._requires_grad, y._grad_fn, y.output_number = True, node, k
+        if recorded.backward is not None:
+            residuals = recorded.outputs.residuals
+            sources = [inputs[k] for k in recorded.differentiable]
+            sources += [results[k] for k in recorded.result_sources]
+            outputs = [results[k] for k in recorded.cotangent_outputs]
+            borrowed = [inputs[k] for k in self.executable.borrowed(residuals)]
+            node = CompiledNode(
+                recorded.backward,
+                self.backward_executable,
+                sources,
+                [results[k] for k in residuals],
+                outputs,
+                recorded.graph.name,
+                self._again(inputs),
+                [x for x in borrowed if isinstance(x, Tensor)],
+            )
+            for k, number in enumerate(recorded.cotangent_outputs):
+                y = results[number]
+                if number in recorded.changed_histories:
+                    set_history(y, node, k)
+                else:
+                    y._requires_grad, y._grad_fn, y.output_number = True, node, k
+        for number in recorded.changed_histories:
+            if number not in recorded.cotangent_outputs:
+                set_history(results[number], self.released_node(), 0)
 
     def _again(self, inputs: list[Any]) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
         """What makes the differentiable results anew from their sources; None if the program changed what it reads."""
@@ -324,8 +282,8 @@ class Entry:
                     "change it after backward()"
                 )
             wanted = tuple(graph.outputs[k] for k in recorded.cotangent_outputs)
-            nodes, _ = used(Graph(graph.inputs, graph.nodes, wanted, graph.input_names, graph.name))
-            part = Graph(graph.inputs, tuple(nodes), wanted, graph.input_names, graph.name)
+            whole = Graph(graph.inputs, graph.nodes, wanted, graph.input_names, graph.name)
+            part = remove_dead_code(whole)
             operands = list(tensors)
             for k, source in zip(recorded.differentiable, sources, strict=True):
                 operands[k] = source
@@ -333,6 +291,22 @@ class Entry:
                 return replay(part, operands, BUILDER, recorded.applied)
 
         return again
+
+
+def _view(
+    alias: Alias, leaves: Sequence[Any], results: Sequence[Tensor], computed: Tensor
+) -> Tensor:
+    """The view that a result is, instead of what the program has computed for it."""
+    if alias.kind == "program":
+        base = results[alias.base]
+    else:
+        base = as_input(leaves[alias.base]) if alias.kind == "argument" else alias.base
+    view = alias.of(base)
+    if view._grad_fn is None and computed._grad_fn is not None:
+        # its history is not its base's: it was detached and got another one, or is what a Function made of its argument
+        view._requires_grad, view._grad_fn = True, computed._grad_fn
+        view.output_number = computed.output_number
+    return view
 
 
 def as_input(x: Any) -> Tensor:

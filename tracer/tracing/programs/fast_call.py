@@ -7,29 +7,28 @@ happened. What Python asked of values is one piece of memory, compared between t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from ctypes import string_at
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from codegen.runtime.memory_pool import allocate
 from ops.types import numpy_dtype
 from tracer.dispatch.view_updates import set_flag
+from tracer.runtime.executable import Executable
 from tracer.tensors.modes import MODES
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Array, Tensor, is_plain
-from tracer.tracing.arguments.signature import arrival_of
-from tracer.tracing.programs.staged_executable import EarlyProgram, GuardedExecutable
+from tracer.tracing.arguments.signature import Leaf, history_key
+from tracer.tracing.programs.compiled_trace import UNKNOWN, CompiledTrace, SideExit
+from tracer.tracing.programs.staged_executable import StagedExecutable
+from tracer.tracing.programs.stages import Stage
 from tracer.tracing.recording.trace_records import Holder
 
-if TYPE_CHECKING:
-    from tracer.runtime.executable import Executable
-    from tracer.tracing.arguments.signature import Leaf
-    from tracer.tracing.programs.compiled_trace import Entry, Turned
-    from tracer.tracing.programs.stages import Stage
-
 MISS = object()
+Resume = Callable[[tuple[Any, ...], SideExit], Any]
+"""Gives the result of a call, of these arguments, that has left a path."""
 
 
 def ready(tensor: Tensor) -> int:
@@ -55,53 +54,56 @@ def array_to_write(array: Array) -> int:
     return array_pointer(array) if array.flags.writeable else 0
 
 
-def build_launch(
-    entry: Entry, go_on: Callable[[tuple[Any, ...], Turned], Any]
-) -> Callable[..., Any] | None:
-    """`launch(args)`: the result of the call, or MISS. None where arguments are named, or nested in other containers.
+def fast_call_of(compiled: CompiledTrace, resume: Resume) -> Callable[..., Any] | None:
+    """The fast way into a program, written when it is first asked for; None if there is none."""
+    if compiled.fast_call is UNKNOWN:
+        compiled.fast_call = build_fast_call(compiled, resume)
+    found: Callable[..., Any] | None = compiled.fast_call
+    return found
 
-    Where a question has another outcome than on the entry's path, the result is what `go_on` gives. `launch(args, agreed)` takes
-    the first `agreed` outcomes as known, and gives the `Turned` itself.
+
+def build_fast_call(compiled: CompiledTrace, resume: Resume) -> Callable[..., Any] | None:
+    """`call(args)`: the result of the call, or MISS. None where arguments are named, or nested in other containers.
+
+    Where a value guard fails, the result is what `resume` gives. `call(args, agreed)` takes the first `agreed` guards as known to
+    hold, and gives the `SideExit` itself.
     """
-    args, kwargs = entry.key[0].children()
-    if entry.recorded.backward is not None or kwargs.num_leaves or not _is_plain_tree(args):
-        return None
-    if any(kind == "input" for kind, _, _ in entry.executable.results):
-        return None
-    recorded = entry.recorded
+    args, kwargs = compiled.key[0].children()
+    recorded = compiled.recorded
     if (
-        recorded.changed_histories
+        kwargs.num_leaves
+        or not _is_plain_tree(args)
+        or recorded.backward is not None
+        or recorded.changed_histories
         or recorded.recorded_changes
-        or recorded.onward
+        or recorded.outgoing_gradients
         or recorded.result_grads
+        or recorded.aliases
+        or recorded.placed
     ):
         return None
-    if entry.recorded.aliases or entry.recorded.placed:
+    executable = compiled.executable
+    if any(result.kind == "input" for result in executable.results):
         return None
-    writer = _Writer(entry)
+    writer = _FastCallWriter(compiled)
     writer.arguments()
     writer.state()
-    if isinstance(entry.executable, GuardedExecutable):
-        writer.run_guarded(entry.executable, go_on)
+    if isinstance(executable, StagedExecutable):
+        writer.run_stages(executable, resume)
     else:
-        writer.run(entry.executable)
+        writer.run(executable)
     writer.write_state()
     writer.give_back()
     return writer.function()
 
 
-class _Writer:
+class _FastCallWriter:
     """Writes the function, part by part. Variables: x0 ... arguments, p0 ... their addresses, c0 ... addresses and s0 ... numbers
     of the state, b0 ... blocks of results, o0 ... results."""
 
-    def __init__(self, entry: Entry) -> None:
-        self.entry = entry
-        self.recorded, self.executable, self.leaves = (
-            entry.recorded,
-            entry.executable,
-            entry.signature,
-        )
-        self.grad_enabled = entry.grad_enabled
+    def __init__(self, compiled: CompiledTrace) -> None:
+        self.compiled, self.recorded = compiled, compiled.recorded
+        self.executable, self.leaves = compiled.executable, compiled.signature
         self.constants: dict[str, Any] = {
             "MISS": MISS,
             "Tensor": Tensor,
@@ -113,21 +115,20 @@ class _Writer:
             "array_pointer": array_pointer,
             "array_to_write": array_to_write,
             "set_flag": set_flag,
-            "arrival_of": arrival_of,
+            "history_key": history_key,
             "allocate": allocate,
             "new": object.__new__,
-            "guard": entry.guard,
-            "fn": entry.fn,
+            "guard": compiled.guard,
+            "fn": compiled.fn,
             "keep": self.executable,  # its constants, which the program points to
-            "released": entry.released_node(),
+            "released": compiled.released_node(),
         }
         self.parameters = "args"
         self.lines: list[str] = []
         self.words: dict[int, str] = {}  # by number of the program's input
         self.results: dict[int, str] = {}  # by number of its output
         self.written = self.executable.sharing.written
-        base = len(self.recorded.captures) + len(self.recorded.scalars)
-        self.position = {leaf: base + k for k, leaf in enumerate(self.recorded.argument_leaves)}
+        self.position = self.recorded.input_of_leaf
 
     def add(self, line: str) -> None:
         """One more line."""
@@ -152,9 +153,9 @@ class _Writer:
     # ---- before anything happens
     def arguments(self) -> None:
         """Check them and find their addresses."""
-        tree = self.entry.key[0].children()[0]
+        tree = self.compiled.key[0].children()[0]
         self.require(
-            f"len(args) != {tree.num_children} or MODES.grad_enabled is not {self.constant(self.grad_enabled)} "
+            f"len(args) != {tree.num_children} or MODES.grad_enabled is not {self.constant(self.compiled.grad_enabled)} "
             "or MODES.anomaly is not None"
         )
         self._unpack(tree, "args", 0)
@@ -194,7 +195,7 @@ class _Writer:
             f"or ({x}._view is not None and {x}._flag_now() is not {self.constant(leaf.requires_grad)})"
         )
         if leaf.requires_grad:
-            self.require(f"arrival_of({x}) != {self.constant(leaf.value)}")
+            self.require(f"history_key({x}) != {self.constant(leaf.value)}")
         self._address(f"p{k}", x, place)
 
     def _array(self, k: int, leaf: Leaf) -> None:
@@ -226,33 +227,29 @@ class _Writer:
         self.require(f"x{k} is not x{leaf.value}")
 
     def _object(self, k: int, leaf: Leaf) -> None:
-        self.require(f"x{k} is not {self.constant(leaf.value.object)}")
+        self.require(f"x{k} is not {self.constant(leaf.value.value)}")
 
     def _address(self, name: str, tensor: str, place: int) -> None:
-        if place in self.executable.unread:
-            self.add(f"{name} = 0")
-            self.words[place] = name
-            return
-        self.add(
-            f"{name} = {tensor}._pointer or {'ready_to_write' if place in self.written else 'ready'}({tensor})"
-        )
-        self.require(f"not {name}")
-        self.words[place] = name
+        ready = "ready_to_write" if place in self.written else "ready"
+        self._word(name, f"{tensor}._pointer or {ready}({tensor})", place)
 
     def _array_address(self, name: str, array: str, place: int) -> None:
+        ready = "array_to_write" if place in self.written else "array_pointer"
+        self._word(name, f"{ready}({array})", place)
+
+    def _word(self, name: str, address: str, place: int) -> None:
+        """Give an input of the program its address, which must not be 0."""
+        self.words[place] = name
         if place in self.executable.unread:
             self.add(f"{name} = 0")
-            self.words[place] = name
-            return
-        self.add(
-            f"{name} = {'array_to_write' if place in self.written else 'array_pointer'}({array})"
-        )
-        self.require(f"not {name}")
-        self.words[place] = name
+        else:
+            self.add(f"{name} = {address}")
+            self.require(f"not {name}")
 
     def state(self) -> None:
         """Find its addresses and numbers, and check that what the program writes is nobody else's."""
-        for number, capture in enumerate(self.recorded.captures):
+        inputs = self.recorded.inputs
+        for number, capture in zip(inputs.captures, self.recorded.captures, strict=True):
             if isinstance(capture.object, np.ndarray):
                 self._array_address(f"c{number}", self.constant(capture.object), number)
                 continue
@@ -261,13 +258,13 @@ class _Writer:
                 self.add(f"g{number} = {source}._grad")
                 source = f"g{number}"
             self._address(f"c{number}", source, number)
-        for number, scalar in enumerate(self.recorded.scalars):
+        for number, scalar in zip(inputs.scalars, self.recorded.scalars, strict=True):
             self.add(f"s{number} = {self.constant(scalar.container)}[{scalar.key!r}]")
             self.require(f"s{number}.__class__ is not float")
-            self.words[len(self.recorded.captures) + number] = f"s{number}"
+            self.words[number] = f"s{number}"
         if self.written:
             self.constants["sharing"] = self.executable.sharing.may_share
-            state = "".join(f"c{k}, " for k in range(len(self.recorded.captures)))
+            state = "".join(f"c{k}, " for k in inputs.captures)
             given = [k for k, leaf in enumerate(self.leaves) if leaf.kind in ("tensor", "array")]
             addresses = "".join(f"p{k}, " for k in given)
             numbers = self.constant(tuple(self.position[k] for k in given))
@@ -277,14 +274,12 @@ class _Writer:
     def run(self, executable: Executable) -> None:
         """Call the program."""
         inputs = [self.words[k] for k in range(len(self.words))]
-        self._call(executable, inputs, range(len(executable.results)))
+        self._call(executable, inputs, dict(enumerate(range(len(executable.results)))))
 
-    def run_guarded(
-        self, executable: GuardedExecutable, go_on: Callable[[tuple[Any, ...], Turned], Any]
-    ) -> None:
-        """Call the early programs, after each compare its outcomes as one piece of memory; call the late program."""
+    def run_stages(self, executable: StagedExecutable, resume: Resume) -> None:
+        """Call the early programs, after each compare what it observed as one piece of memory; call the late program."""
         self.parameters = "args, agreed=None"
-        self.constants |= {"entry": self.entry, "memory_at": string_at, "go_on": go_on}
+        self.constants |= {"compiled": self.compiled, "memory_at": string_at, "resume": resume}
         inputs = [self.words[k] for k in range(len(self.words))]
         blocks: list[dict[int, str]] = []
 
@@ -293,28 +288,31 @@ class _Writer:
 
         kept = 0
         for number, program in enumerate(executable.early):
-            stage, e = program.stage, f"e{number}"
-            self.add(f"{e} = allocate({program.outcome_bytes})")
-            places = [f"{e}.pointer + {offset}" for offset in program.offsets]
-            guards, tests = places[: len(stage.guards)], places[len(stage.guards) :]
-            names: list[int | str] = [*guards, *stage.results]
-            for _ in range(len(program.executable.results) - len(names) - len(tests)):
+            e, outputs = f"e{number}", program.outputs
+            self.add(f"{e} = allocate({program.observed_bytes})")
+            observed = [*outputs.guards, *program.tests]
+            names: dict[int, int | str] = {
+                k: f"{e}.pointer + {offset}"
+                for k, offset in zip(observed, program.offsets, strict=True)
+            }
+            names.update(zip(outputs.results, program.stage.results, strict=True))
+            for k in outputs.handed_on:
                 kept += 1
-                names.append(-kept)
-            blocks.append(self._call(program.executable, with_reads(stage), [*names, *tests]))
-            expected = self.constant(program.packed(self.entry.outcomes))
-            turned = self.constant(_turned(self.entry, program))
-            self.add(f"m = memory_at({e}.pointer, {program.outcome_bytes})")
+                names[k] = -kept
+            blocks.append(self._call(program.executable, with_reads(program.stage), names))
+            expected = self.constant(program.packed(self.compiled.observed))
+            early = self.constant(program)
+            self.add(f"m = memory_at({e}.pointer, {program.observed_bytes})")
             self.add(f"if m != {expected}:")
-            self.add(f"    t = {turned}(m, agreed or 0)")
-            self.add("    if t is not None: return go_on(args, t) if agreed is None else t")
+            self.add(f"    t = compiled.side_exit_of({early}, m, agreed or 0)")
+            self.add("    if t is not None: return resume(args, t) if agreed is None else t")
         if executable.late is not None:
             stage = executable.late_stage
-            self._call(executable.late, with_reads(stage), stage.results)
-        self.add("entry.runs += 1")
+            self._call(executable.late, with_reads(stage), dict(enumerate(stage.results)))
+        self.add("compiled.runs += 1")
 
     def _call(
-        self, executable: Executable, inputs: list[str], names: Sequence[int | str]
+        self, executable: Executable, inputs: list[str], names: Mapping[int, int | str]
     ) -> dict[int, str]:
         """Call a program. `names`: for each result its number, negative if it is none of the function's, or an address that is
         there. Gives the blocks of results by place."""
@@ -325,14 +323,13 @@ class _Writer:
             self.add(f"{check}({', '.join(inputs)})")
         outputs: list[str] = []
         blocks: dict[int, str] = {}
-        for place, ((kind, _, type_), name) in enumerate(
-            zip(executable.results, names, strict=True)
-        ):
+        for place, result in enumerate(executable.results):
+            name = names[place]
             if isinstance(name, str):
                 outputs.append(name)
-            elif kind == "new":
+            elif result.kind == "new":
                 block = blocks[place] = f"b{name}" if name >= 0 else f"h{-name}"
-                self.add(f"{block} = allocate({int(type_.size) * type_.itemsize})")
+                self.add(f"{block} = allocate({int(result.type.size) * result.type.itemsize})")
                 outputs.append(f"{block}.pointer")
                 if name >= 0:
                     self.results[name] = f"o{name}"
@@ -347,22 +344,16 @@ class _Writer:
     def write_state(self) -> None:
         """Make Tensors of the results, count changes, set gradients."""
         recorded = self.recorded
-        number = recorded.result_count + len(recorded.mutated) + len(recorded.mutated_arguments)
-        wanted = {o.number for o in recorded.outputs if o.kind == "program"}
-        grads: list[tuple[str, str]] = []
-        for whose, present in recorded.grads:
-            grads.append((self.holder(whose), self.results[number] if present else "None"))
-            if present:
-                wanted.add(number)
-                number += 1
-        flags = {o.number: o.requires_grad for o in recorded.outputs if o.kind == "program"}
-        for number in sorted(wanted):
+        flags = {
+            leaf.number: leaf.requires_grad for leaf in recorded.returned if leaf.kind == "program"
+        }
+        for number in sorted({*flags, *recorded.outputs.gradients}):
             o, b = self.results[number], f"b{number}"
             self.add(f"{o} = new(Tensor)")
-            type_ = self.constant(self.executable.results[number][2])
+            type_ = self.constant(self.executable.results[number].type)
             self.add(f"{o}.type = {type_}; {o}._block = {b}; {o}._pointer = {b}.pointer")
             flag = flags.get(number, False)
-            own = number in recorded.result_leaves
+            own = number in recorded.leaf_results
             history = f"; {o}._grad_fn = released" if flag and not own else ""
             self.add(f"{o}._requires_grad = {self.constant(flag)}; {o}._view = None{history}")
         name = repr(recorded.graph.name)
@@ -371,8 +362,9 @@ class _Writer:
             self.add(f"c = {self.constant(tensor)}._changes; c[0] += 1; c[1] = {name}")
         for leaf in recorded.mutated_arguments:
             self.add(f"if x{leaf}.__class__ is not ndarray: x{leaf}.count_change({name})")
-        for holder, grad in grads:
-            self.add(f"{holder}._grad = {grad}")
+        for whose, output in recorded.grads:
+            grad = "None" if output is None else self.results[output]
+            self.add(f"{self.holder(whose)}._grad = {grad}")
         for assign in recorded.assignments:
             self.add(f"{self.constant(assign)}()")
         for whose, new in recorded.new_flags:
@@ -381,14 +373,14 @@ class _Writer:
     def give_back(self) -> None:
         """Return the results in their tree."""
         parts = []
-        for output in self.recorded.outputs:
-            if output.kind == "program":
-                parts.append(self.results[output.number])
-            elif output.kind == "argument":
-                parts.append(f"x{output.number}")
+        for leaf in self.recorded.returned:
+            if leaf.kind == "program":
+                parts.append(self.results[leaf.number])
+            elif leaf.kind == "argument":
+                parts.append(f"x{leaf.number}")
             else:
-                copied = ".copy()" if output.kind == "copy" else ""
-                parts.append(f"{self.constant(output.object)}{copied}")
+                copied = ".copy()" if leaf.kind == "copy" else ""
+                parts.append(f"{self.constant(leaf.object)}{copied}")
         every = f"({', '.join(parts)},)" if parts else "()"
         tree = self.recorded.tree
         if tree.is_leaf():
@@ -400,21 +392,11 @@ class _Writer:
 
     def function(self) -> Callable[..., Any]:
         """What has been written, as a function."""
-        source = f"def launch({self.parameters}):\n    " + "\n    ".join(self.lines) + "\n"
+        source = f"def fast_call({self.parameters}):\n    " + "\n    ".join(self.lines) + "\n"
         namespace = dict(self.constants)
-        exec(compile(source, "<tracer launch>", "exec"), namespace)
-        launch: Callable[..., Any] = namespace["launch"]
-        return launch
-
-
-def _turned(entry: Entry, program: EarlyProgram) -> Callable[[bytes, int], Turned | None]:
-    """Where a call leaves the entry's path, given the memory of a program's outcomes and how many are known."""
-
-    def turned(memory: bytes, agreed: int) -> Turned | None:
-        departure = program.departure(program.unpacked(memory), entry.outcomes, agreed)
-        return None if departure is None else entry.turned(departure)
-
-    return turned
+        exec(compile(source, "<tracer fast call>", "exec"), namespace)
+        found: Callable[..., Any] = namespace["fast_call"]
+        return found
 
 
 def _is_flat(tree: Any) -> bool:
@@ -424,11 +406,6 @@ def _is_flat(tree: Any) -> bool:
 
 def _is_plain_tree(tree: Any) -> bool:
     """Whether all containers are tuples, lists and dicts."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        if not node.is_leaf():
-            if node.type not in (tuple, list, dict):
-                return False
-            pending.extend(node.children())
-    return True
+    return tree.is_leaf() or (
+        tree.type in (tuple, list, dict) and all(map(_is_plain_tree, tree.children()))
+    )

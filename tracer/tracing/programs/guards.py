@@ -17,7 +17,7 @@ from tracer.random import default_generator
 from tracer.tensors.modes import Untracked
 from tracer.tensors.tensor import Tensor, intern
 from tracer.tracing.recording.trace_records import Holder
-from tracer.tracing.recording.trace_result import Recorded
+from tracer.tracing.recording.trace_result import TraceResult
 from tracer.tracing.state.code_reads import Found, reads
 from tracer.tracing.state.container_contents import contents_of
 from tracer.tracing.state.named_arrays import is_small, lenders
@@ -28,7 +28,7 @@ Guard = Callable[[Any, Sequence[Any]], str | None]
 
 
 def build_guard(
-    fn: Any, recorded: Recorded, objects: Mapping[str, Any], hooks: Sequence[Any] = ()
+    fn: Any, recorded: TraceResult, objects: Mapping[str, Any], hooks: Sequence[Any] = ()
 ) -> tuple[Guard, dict[int, Path], str]:
     """(guard, paths of captured objects by id, source). `guard(fn, leaves)` is None when all holds, else what changed.
 

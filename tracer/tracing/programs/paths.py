@@ -1,7 +1,7 @@
 """The paths of one signature: programs that differ in what Python was told when it asked values of a trace, last used first.
 
-Outcomes in the order of the questions make a tree; what is kept are its leaves, with the state that each was traced under. Knows
-entries and their questions. Must not know how programs are compiled and called.
+What value guards observe, in their order, makes a tree; what is kept are its leaves, with the state that each was traced under.
+Knows traces and their value guards. Must not know how programs are compiled and called.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 from tracer.tensors.modes import Untracked
 from tracer.tracing.arguments.signature import Leaf
-from tracer.tracing.programs.compiled_trace import Entry
-from tracer.tracing.recording.value_guards import Question
+from tracer.tracing.programs.compiled_trace import CompiledTrace
+from tracer.tracing.recording.value_guards import ValueGuard
 
 
-class Paths(Sequence[Entry]):
-    """The entries of one signature. Replaced as a whole, never changed, so that any thread may read them.
+class Paths(Sequence[CompiledTrace]):
+    """The traces of one signature. Replaced as a whole, never changed, so that any thread may read them.
 
-    `reruns`: how often another known path was run because a question had another outcome than on the path that was tried.
-    `retraces`: how often the function was traced again because no known path had the outcomes.
+    `reruns`: how often another known path was run because a value guard failed on the path that was tried. `retraces`: how often
+    the function was traced again because no known path fits what was observed.
     """
 
     def __init__(self, signature: Sequence[Leaf], grad_enabled: bool | Untracked) -> None:
@@ -31,64 +31,66 @@ class Paths(Sequence[Entry]):
             else f" in {'no_grad' if grad_enabled is False else grad_enabled} mode"
         )
         self.signature = f"({', '.join(map(str, signature))}){mode}"
-        self._entries: tuple[Entry, ...] = ()
+        self._traces: tuple[CompiledTrace, ...] = ()
         self.reruns = self.retraces = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._traces)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._entries[index]
+        return self._traces[index]
 
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries)
+    def __iter__(self) -> Iterator[CompiledTrace]:
+        return iter(self._traces)
 
     def find(
-        self, leaves: Sequence[Any], known: Sequence[Question]
-    ) -> tuple[Entry | None, str | None]:
-        """The entry whose guard holds and whose first outcomes are those of `known`; else None and what changed in the state."""
-        outcomes = tuple(q.outcome for q in known)
+        self, leaves: Sequence[Any], known: Sequence[ValueGuard]
+    ) -> tuple[CompiledTrace | None, str | None]:
+        """The trace whose guard holds and whose first value guards are those of `known`; else None and what changed in the
+        state."""
+        observed = tuple(guard.observed for guard in known)
         reason = None
-        for entry in self._entries:
-            if entry.outcomes[: len(outcomes)] != outcomes:
+        for compiled in self._traces:
+            if compiled.observed[: len(observed)] != observed:
                 continue
-            changed = entry.guard(entry.fn, leaves)
+            changed = compiled.guard(compiled.fn, leaves)
             if changed is None:
-                return entry, None
+                return compiled, None
             reason = reason or changed
         return None, reason
 
-    def put_first(self, entry: Entry) -> None:
-        """Try an entry, a new one too, before the others from now on."""
-        self._entries = (entry, *(e for e in self._entries if e is not entry))
+    def put_first(self, compiled: CompiledTrace) -> None:
+        """Try a trace, a new one too, before the others from now on."""
+        self._traces = (compiled, *(c for c in self._traces if c is not compiled))
 
     def drop_beyond(self, most: int) -> bool:
-        """Drop what was not used for the longest time, until `most` paths with questions are left; whether there was any."""
-        asking = [e for e in self._entries if e.questions]
-        gone = set(map(id, asking[most:]))
-        self._entries = tuple(e for e in self._entries if id(e) not in gone)
+        """Drop what was not used for the longest time, until `most` paths with value guards are left; whether there was any."""
+        guarded = [c for c in self._traces if c.value_guards]
+        gone = set(map(id, guarded[most:]))
+        self._traces = tuple(c for c in self._traces if id(c) not in gone)
         return bool(gone)
 
     def drop_last(self) -> None:
-        """Drop the entry that was not used for the longest time."""
-        self._entries = self._entries[:-1]
+        """Drop the trace that was not used for the longest time."""
+        self._traces = self._traces[:-1]
 
     @property
     def weight(self) -> int:
         """How many programs this is, all paths counted as one."""
-        return sum(not e.questions for e in self._entries) + any(e.questions for e in self._entries)
+        guarded = [bool(c.value_guards) for c in self._traces]
+        return guarded.count(False) + any(guarded)
 
-    def answers(self, known: Sequence[Question]) -> int:
-        """How many different outcomes of the last question the entries know that agree with those before it."""
-        *before, question = known
-        number, outcomes = len(before), tuple(q.outcome for q in before)
+    def answers(self, known: Sequence[ValueGuard]) -> int:
+        """How many different answers to the last query the traces know that agree with those before it."""
+        *before, last = known
+        number, observed = len(before), tuple(guard.observed for guard in before)
         return len(
             {
-                e.outcomes[number]
-                for e in self._entries
-                if len(e.outcomes) > number
-                and e.outcomes[:number] == outcomes
-                and e.questions[number].line == question.line
+                c.observed[number]
+                for c in self._traces
+                if len(c.observed) > number
+                and c.observed[:number] == observed
+                and c.value_guards[number].line == last.line
             }
         )
 
@@ -96,10 +98,10 @@ class Paths(Sequence[Entry]):
         """What `fn.paths()` says of this signature."""
         paths = tuple(
             Path(
-                tuple(Outcome(q.asked, q.line, q.answer) for q in entry.questions),
-                entry.runs if entry.questions else None,
+                tuple(Outcome(g.query, g.line, g.answer) for g in c.value_guards),
+                c.runs if c.value_guards else None,
             )
-            for entry in self._entries
+            for c in self._traces
         )
         return SignaturePaths(self.signature, paths, self.reruns, self.retraces)
 
@@ -109,7 +111,7 @@ class Paths(Sequence[Entry]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A question that Python asked, such as "bool(t)", the user's line, and the answer on a path."""
+    """What Python asked, such as "bool(t)", the user's line, and the answer on a path."""
 
     asked: str
     line: str
@@ -121,7 +123,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One path: its questions with their outcomes, and how often it ran to its end (None where nothing is asked: not counted)."""
+    """One path: its queries with their answers, and how often it ran to its end (None where nothing is asked: not counted)."""
 
     outcomes: tuple[Outcome, ...]
     runs: int | None
@@ -146,7 +148,7 @@ class SignaturePaths:
 
     @property
     def runs(self) -> int:
-        """Calls that ran a path with questions."""
+        """Calls that ran a path with queries."""
         return sum(p.runs or 0 for p in self.paths)
 
     def __str__(self) -> str:

@@ -1,18 +1,18 @@
 """A program whose path depends on values: first what Python asked for, then, if the answers are the same, all the rest.
 
 The early programs compute the guards and change nothing, so a call that turns out to take another path has done no harm. Their
-indices are tested within them: a bad one counts only if all questions before it had the answers of this path. The late program
-reads what the early ones have computed, and updates state in place as any other does.
+indices are tested within them: a bad one counts only if all guards before it hold. The late program reads what the early ones
+have computed, and updates state in place as any other does.
 
 Knows graphs and executables. Must not know which paths there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 from tracer import passes
 from tracer.ir.graph import Graph, Node
@@ -23,73 +23,72 @@ from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.programs.stages import Stage, cut
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class Departure:
-    """Where a call leaves the path: the number of the first question with another outcome, and that."""
+class FailedGuard:
+    """The number of the first value guard that failed, and what it observed: there a call leaves the path."""
 
     number: int
-    outcome: bytes
+    observed: bytes
 
 
 class EarlyProgram:
     """The program of a stage that has guards. Its results: those of the stage, then the tests of its indices.
 
-    Attributes: `tests`, their count; `offsets`, places of the guards' and the tests' outcomes in one piece of memory of
-    `outcome_bytes`.
+    Attributes: `tests`, the numbers of these; `offsets`, where what guards and tests observe lies in one piece of memory of
+    `observed_bytes`.
     """
 
     def __init__(self, stage: Stage, shared: Collection[int], updated: Collection[int]) -> None:
         """`updated`: numbers of inputs that the late program changes, so that no result shares their memory."""
-        self.stage = stage
-        count = len(stage.guards)
-        graph = stage.graph
+        self.stage, self.outputs = stage, stage.outputs
+        graph, outputs = stage.graph, self.outputs
         simple = passes.run(graph)
         found = index_tests(simple)
         self._tests: list[tuple[Node, int]] = [] if found is None else found[1]
-        self.tests = len(self._tests)
+        self.tests = range(outputs.handed_on.stop, outputs.handed_on.stop + len(self._tests))
         position = {v: k for k, n in enumerate(simple.nodes) for v in n.outputs}
-        # what decides, in the order of the function: questions as they were asked, and before each the tests of all that had
-        # been gathered for it
-        places = accumulate((position.get(v, -1) for v in simple.outputs[:count]), max)
+        # what decides, in the order of the function: guards as Python asked, and before each the tests of all that had been
+        # gathered for it
+        places = accumulate((position.get(simple.outputs[k], -1) for k in outputs.guards), max)
         order = [(place, 1, k) for k, place in enumerate(places)]
         if found is not None:
             there = set(simple.nodes)
             nodes = (*simple.nodes, *(n for n in found[0].nodes if n not in there))
-            outputs = (*simple.outputs, *found[0].outputs)
-            graph = Graph(simple.inputs, nodes, outputs, graph.input_names, graph.name)
+            results = (*simple.outputs, *found[0].outputs)
+            graph = Graph(simple.inputs, nodes, results, graph.input_names, graph.name)
             place_of = {n: k for k, n in enumerate(simple.nodes)}
             order += [(place_of[n], 0, k) for k, (n, _) in enumerate(self._tests)]
         self._order = [(bool(is_guard), k) for _, is_guard, k in sorted(order)]
         later = {simple.inputs[k] for k in updated}
         handed = {
             place
-            for place, k in enumerate(stage.results, count)
+            for place, k in zip(outputs.results, stage.results, strict=True)
             if k in shared and simple.outputs[place] not in later
         }
         self.executable = Executable(graph, {}, handed, tested=False)
-        self._place_outcomes()
+        self._place_observed()
 
-    def _place_outcomes(self) -> None:
-        results = self.executable.results
-        count = len(results)
-        self._outcomes = [*range(len(self.stage.guards)), *range(count - self.tests, count)]
-        types = [results[place][2] for place in self._outcomes]
+    def _place_observed(self) -> None:
+        self._observed = [*self.outputs.guards, *self.tests]
+        types = [self.executable.results[k].type for k in self._observed]
         self._sizes = [int(t.size) * t.itemsize for t in types]
         self.offsets = [0] * len(types)
         end = 0
         for k in sorted(range(len(types)), key=lambda k: -types[k].itemsize):  # each is aligned
             self.offsets[k] = end
             end += self._sizes[k]
-        self.outcome_bytes = end
+        self.observed_bytes = end
 
-    def outcomes(self, results: Sequence[Tensor]) -> list[bytes]:
+    def observed(self, results: Sequence[Tensor]) -> list[bytes]:
         """The bytes of the guards and tests in the program's results."""
-        return [results[place]._data().tobytes() for place in self._outcomes]
+        return [results[k]._data().tobytes() for k in self._observed]
 
     def packed(self, expected: Sequence[bytes]) -> bytes:
-        """The memory of outcomes where all guards have the expected ones, given for the whole path, and no index is bad."""
-        memory = bytearray(self.outcome_bytes)
+        """The memory where all guards observe what is expected, given for the whole path, and no index is bad."""
+        memory = bytearray(self.observed_bytes)
         for offset, k in zip(self.offsets, self.stage.guards, strict=False):
             memory[offset : offset + len(expected[k])] = expected[k]
         return bytes(memory)
@@ -99,24 +98,30 @@ class EarlyProgram:
         places = zip(self.offsets, self._sizes, strict=True)
         return [memory[offset : offset + size] for offset, size in places]
 
-    def departure(
-        self, outcomes: Sequence[bytes], expected: Sequence[bytes], agreed: int
-    ) -> Departure | None:
-        """The first question whose outcome is not the expected one; None if all are. The first `agreed` are known already.
+    def failed(
+        self, observed: Sequence[bytes], expected: Sequence[bytes], agreed: int
+    ) -> FailedGuard | None:
+        """The first guard that does not observe what is expected; None if all do. The first `agreed` are known to.
 
         Raises `BoundsError` for a bad index that comes before it.
         """
-        start = self.stage.guards.start
         for is_guard, k in self._order:
             if not is_guard:
-                if any(outcomes[len(self.stage.guards) + k]):
+                if any(observed[len(self.stage.guards) + k]):
                     raise refusal(*self._tests[k])
-            elif start + k >= agreed and outcomes[k] != expected[start + k]:
-                return Departure(start + k, outcomes[k])
+                continue
+            number = self.stage.guards[k]
+            if number >= agreed and observed[k] != expected[number]:
+                return FailedGuard(number, observed[k])
         return None
 
+    def results(self, found: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """By their numbers in the whole graph, the program's results that are results of that."""
+        for number, k in zip(self.stage.results, self.outputs.results, strict=True):
+            yield number, found[k]
 
-class GuardedExecutable:
+
+class StagedExecutable:
     """A compiled graph whose last outputs are `guards`. `updates` and `shared` as for `Executable`.
 
     Attributes: `early`, the programs that decide; `late`, the rest, None if there is none, and its `late_stage`; `results`, as of
@@ -124,7 +129,7 @@ class GuardedExecutable:
     """
 
     def __init__(
-        self, graph: Graph, updates: Mapping[int, int], shared: Collection[int], guards: int
+        self, graph: Graph, updates: Mapping[int, int], shared: Collection[int], guards: range
     ) -> None:
         graph = inline_calls(graph)
         self.graph = graph
@@ -148,28 +153,32 @@ class GuardedExecutable:
             )
             self.late.examined = False
         self._anomalies: Any = None
-        kinds: dict[int, tuple[str, int, Any]] = {}
-        for program in self.early:
-            found = program.executable.results[len(program.stage.guards) :]
-            kinds.update(zip(program.stage.results, found, strict=False))
-        if self.late is not None:
-            kinds.update(zip(rest.results, self.late.results, strict=True))
-        self.results = [kinds[k] for k in range(len(kinds))]
+        self.results = self._in_order(
+            [program.executable.results for program in self.early],
+            [] if self.late is None else self.late.results,
+        )
+
+    def _in_order(self, early: Sequence[Sequence[T]], late: Sequence[T]) -> list[T]:
+        """What the programs have for each output of the whole graph but the guards."""
+        found = dict(zip(self.late_stage.results, late, strict=True))
+        for program, results in zip(self.early, early, strict=True):
+            found.update(program.results(results))
+        return [found[k] for k in range(len(found))]
 
     # ---- running
     def decide(
         self, inputs: Sequence[Any], expected: Sequence[bytes], agreed: int
-    ) -> list[list[Tensor]] | Departure:
-        """Run the early programs up to the first question with another outcome than expected; their results, if there is none.
+    ) -> list[list[Tensor]] | FailedGuard:
+        """Run the early programs up to the first guard that observes something else; their results, if there is none.
 
-        The first `agreed` outcomes are known to be right. Raises `BoundsError` for a bad index on the way.
+        The first `agreed` are known to hold. Raises `BoundsError` for a bad index on the way.
         """
         done: list[list[Tensor]] = []
         for program in self.early:
             results = program.executable(_with(inputs, program.stage, done))
-            departure = program.departure(program.outcomes(results), expected, agreed)
-            if departure is not None:
-                return departure
+            failed = program.failed(program.observed(results), expected, agreed)
+            if failed is not None:
+                return failed
             done.append(results)
         return done
 
@@ -178,15 +187,8 @@ class GuardedExecutable:
         known to be this one."""
         if MODES.anomaly is not None:
             self._anomalies = look_for_anomalies(self._anomalies, self.graph, inputs)
-        results: dict[int, Tensor] = {}
-        for program, found in zip(self.early, early, strict=True):
-            results.update(
-                zip(program.stage.results, found[len(program.stage.guards) :], strict=False)
-            )
-        if self.late is not None:
-            rest = self.late(_with(inputs, self.late_stage, early))
-            results.update(zip(self.late_stage.results, rest, strict=True))
-        return [results[k] for k in range(len(results))]
+        late = [] if self.late is None else self.late(_with(inputs, self.late_stage, early))
+        return self._in_order(early, late)
 
     # ---- looking inside
     def _programs(self) -> list[Executable]:
@@ -211,8 +213,8 @@ class GuardedExecutable:
     def borrowed(self, numbers: Sequence[int]) -> list[int]:
         """The inputs whose memory results of these numbers share. The others lie in what an early program has computed."""
         count = len(self.graph.inputs)
-        found = [self.results[k][1] for k in numbers if self.results[k][0] == "input"]
-        return [number for number in found if number < count]
+        found = [self.results[k] for k in numbers]
+        return [r.number for r in found if r.kind == "input" and r.number < count]
 
     def kernels(self) -> Kernels:
         """The generated kernels."""

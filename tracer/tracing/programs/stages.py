@@ -1,6 +1,6 @@
-"""A graph cut into stages that run one after the other: what the first questions need, what the next ones need, the rest.
+"""A graph cut into stages that run one after the other: what the first guards need, what the next ones need, the rest.
 
-A call that leaves its path at an early question has then not run what only later ones need. Small work stays in one stage,
+A call that leaves its path at an early guard has then not run what only later ones need. Small work stays in one stage,
 since a cut costs a call and puts values into memory. Knows graphs only.
 """
 
@@ -17,11 +17,20 @@ MOST_STAGES = 32
 _PER_ELEMENT = 16  # multiplications of a matrix product that take as long as reading an element
 
 
+@dataclass(frozen=True, slots=True)
+class StageOutputs:
+    """The numbers of a stage's outputs, part by part in this order."""
+
+    guards: range
+    results: range  # of the whole graph
+    handed_on: range  # what only later stages read
+
+
 @dataclass(slots=True)
 class Stage:
-    """What runs together. Outputs: `guards`, then `results` (numbers of those of the whole graph), then what later stages read.
+    """What runs together. `guards`, `results`: which guards and which outputs of the whole graph it computes.
 
-    `reads`: (stage, place among its outputs) of the values that are inputs after the graph's own.
+    `reads`: (stage, number of its output) of the values that are inputs after the graph's own.
     """
 
     guards: range
@@ -29,23 +38,32 @@ class Stage:
     graph: Graph
     reads: list[tuple[int, int]] = field(default_factory=list)
 
+    @property
+    def outputs(self) -> StageOutputs:
+        """Which outputs are what."""
+        first = len(self.guards)
+        later = first + len(self.results)
+        return StageOutputs(
+            range(first), range(first, later), range(later, len(self.graph.outputs))
+        )
 
-def cut(graph: Graph, guards: int, updates: Collection[int]) -> list[Stage]:
-    """The stages of a graph whose last outputs are guards; those in `updates` change state, so they wait for all questions.
+
+def cut(graph: Graph, guards: range, updates: Collection[int]) -> list[Stage]:
+    """The stages of a graph some of whose outputs are guards; those in `updates` change state, so they wait for all guards.
 
     The last stage is that of the rest and has no guards; it may have no results either.
     """
-    count = len(graph.outputs) - guards
-    asked = graph.outputs[count:]
+    guarded = [graph.outputs[k] for k in guards]
     made = {v: node for node in graph.nodes for v in node.outputs}
-    stage_of, ranges = _assigned(made, asked)
+    stage_of, ranges = _assigned(made, guarded)
     last = len(ranges)
-    stages = [Stage(numbers, [], graph) for numbers in (*ranges, range(guards, guards))]
-    for number, v in enumerate(graph.outputs[:count]):
-        early = last - 1 if v not in made else stage_of.get(made[v], last)
-        stages[last if number in updates else early].results.append(number)
+    stages = [Stage(numbers, [], graph) for numbers in (*ranges, range(0))]
+    for number, v in enumerate(graph.outputs):
+        if number not in guards:
+            early = last - 1 if v not in made else stage_of.get(made[v], last)
+            stages[last if number in updates else early].results.append(number)
     outputs = [
-        [*(asked[k] for k in stage.guards), *(graph.outputs[k] for k in stage.results)]
+        [*(guarded[k] for k in stage.guards), *(graph.outputs[k] for k in stage.results)]
         for stage in stages
     ]
     place: dict[Value, tuple[int, int]] = {}
@@ -76,12 +94,12 @@ def cut(graph: Graph, guards: int, updates: Collection[int]) -> list[Stage]:
 
 
 def _assigned(
-    made: dict[Value, Node], asked: Sequence[Value]
+    made: dict[Value, Node], guarded: Sequence[Value]
 ) -> tuple[dict[Node, int], list[range]]:
     """The stage of each node that a guard needs, and the guards of each stage."""
     first: dict[Node, int] = {}  # the first guard that needs a node
-    work = [0] * len(asked)
-    for k, v in enumerate(asked):
+    work = [0] * len(guarded)
+    for k, v in enumerate(guarded):
         stack = [v]
         while stack:
             node = made.get(stack.pop())
@@ -97,7 +115,7 @@ def _assigned(
             ranges.append(range(start, k))
             start, total = k, 0
         total += amount
-    ranges.append(range(start, len(asked)))
+    ranges.append(range(start, len(guarded)))
     stage_of_guard = [number for number, guards in enumerate(ranges) for _ in guards]
     return {node: stage_of_guard[k] for node, k in first.items()}, ranges
 

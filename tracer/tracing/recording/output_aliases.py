@@ -22,7 +22,7 @@ from tracer.tensors.view import steps_of
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ViewOperation:
     """An operator that rearranges, or, where it is None, `detach`; and whether gradients were recorded."""
 
     op: Operator | None
@@ -36,32 +36,32 @@ class Alias:
 
     kind: str
     base: Any
-    steps: tuple[Step, ...]
+    operations: tuple[ViewOperation, ...]
 
     def of(self, base: Tensor) -> Tensor:
         """The view."""
         result = base
-        for step in self.steps:
-            if step.op is None:
+        for operation in self.operations:
+            if operation.op is None:
                 result = result.detach()
                 continue
-            with enable_grad() if step.recorded else no_grad():
-                result = apply_operator(step.op, (result,), step.attrs)
+            with enable_grad() if operation.recorded else no_grad():
+                result = apply_operator(operation.op, (result,), operation.attrs)
         return result
 
 
 def alias_of(x: Tensor, known: Callable[[Tensor], tuple[str, Any] | None]) -> Alias | None:
     """What a traced result is a view of, None if it is a view of nothing that `known` knows (kind and base)."""
-    steps: list[Step] = []
+    operations: list[ViewOperation] = []
     item = x
     while (view := item._view) is not None:
         if view.op is None:
-            steps.append(Step(None, view.attrs, view.recorded))
-        steps += [Step(s.op, s.attrs, s.recorded) for s in reversed(steps_of(view))]
+            operations.append(ViewOperation(None, view.attrs, view.recorded))
+        operations += [ViewOperation(s.op, s.attrs, s.recorded) for s in reversed(steps_of(view))]
         item = view.base
         found = known(item)
         if found is not None:
-            return Alias(*found, tuple(reversed(steps)))
+            return Alias(*found, tuple(reversed(operations)))
     return None
 
 

@@ -11,12 +11,13 @@ from tracer.ir.graph import Graph, Node
 from tracer.tensors.modes import Flag
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.recording.output_aliases import Alias
+from tracer.tracing.recording.program_outputs import ProgramInputs, ProgramOutputs
 from tracer.tracing.recording.trace_records import Capture, Holder, ScalarCapture
-from tracer.tracing.recording.value_guards import Question
+from tracer.tracing.recording.value_guards import ValueGuard
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class ReturnedLeaf:
     """Where a leaf of the result comes from.
 
     `kind`: "program" (its output number), "argument" (leaf number), "object", or "copy" (of the object).
@@ -29,45 +30,59 @@ class Output:
 
 
 @dataclass(slots=True)
-class Recorded:
-    """A trace that is over. Graph inputs: captures, scalars, then dynamic argument leaves. Graph outputs: results, then new
-    values of mutated Tensors, then gradients, then gradients of arguments that have a history outside, then what the backward
-    graph needs, then what Python asked for. `applied`: how calls of Functions in the graph are made again on Tensors, with
-    their own gradients."""
+class TraceResult:
+    """A trace that is over. `inputs` and `outputs` say which of the graph's are what; the lists of captures, scalars, arguments,
+    changed Tensors and so on have one item for each number of their part.
+
+    `applied`: how calls of Functions in the graph are made again on Tensors, with their own gradients.
+    """
 
     graph: Graph
+    inputs: ProgramInputs
+    outputs: ProgramOutputs
     captures: list[Capture]
     scalars: list[ScalarCapture]
     argument_leaves: list[int]
-    outputs: list[Output]
+    returned: list[ReturnedLeaf]
     tree: Any
     mutated: list[Tensor]
     mutated_arguments: list[int]
-    grads: list[tuple[Holder, bool]]
+    grads: list[tuple[Holder, int | None]]  # with the number of the output; None where it is None
+    outgoing_gradients: list[int]  # arguments whose gradient goes on outside
     read_grads: list[tuple[Holder, bool]]
     flags: list[tuple[Any, str, bool]]  # whether options of optimisers are 0
     modules: list[Any]
-    result_count: int
-    backward: Graph | None = None
-    refusal: Exception | None = None  # why there is none
-    residuals: int = 0
-    applied: dict[Node, Applied] = field(default_factory=dict)
-    differentiable: list[int] = field(default_factory=list)
-    cotangent_outputs: list[int] = field(default_factory=list)
+    backward: Graph | None
+    refusal: Exception | None  # why there is none
+    applied: dict[Node, Applied]
+    differentiable: list[int]
+    cotangent_outputs: list[int]
+    value_guards: list[ValueGuard]
+    aliases: dict[int, Alias]
+    result_grads: list[int]  # results that have a `.grad`
+    leaf_results: list[int]  # that require gradients themselves
+    result_sources: list[int]  # of these, whose gradients are there
+    changed_histories: list[int]  # outputs: changed state with a history
+    # arguments whose changes are recorded for gradients, so that they must not be leaves
+    recorded_changes: list[int]
     new_flags: list[tuple[Holder, Flag]] = field(default_factory=list)  # of `requires_grad`
-    questions: list[Question] = field(default_factory=list)
-    onward: list[int] = field(default_factory=list)  # arguments whose gradient goes on outside
-    aliases: dict[int, Alias] = field(default_factory=dict)
-    result_grads: list[int] = field(default_factory=list)  # results that have a `.grad`
-    result_leaves: list[int] = field(default_factory=list)  # that require gradients themselves
-    result_sources: list[int] = field(default_factory=list)  # of these, whose gradients are there
-    placed: list[Callable[[Any], object]] = field(
-        default_factory=list
-    )  # what takes the last outputs
-    replaced: list[Any] = field(default_factory=list)  # what was in their place, for each output
+    # what takes the last leaves of what is returned, and what was in their place
+    placed: list[Callable[[Any], object]] = field(default_factory=list)
+    replaced: list[Any] = field(default_factory=list)
     followed: list[Tensor] = field(default_factory=list)  # state that is read from its place
     assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
-    # outputs: changed state with a history
-    changed_histories: list[int] = field(default_factory=list)
-    # arguments whose changes are recorded for gradients, so that they must not be leaves
-    recorded_changes: list[int] = field(default_factory=list)
+
+    @property
+    def input_of_leaf(self) -> dict[int, int]:
+        """By argument leaves, the numbers of the inputs that they are."""
+        return dict(zip(self.argument_leaves, self.inputs.arguments, strict=True))
+
+    @property
+    def updates(self) -> dict[int, int]:
+        """By numbers of outputs, those of the inputs whose memory receives them."""
+        captures = zip(self.inputs.captures, self.captures, strict=True)
+        state = {id(c.object): number for number, c in captures if not c.is_grad}
+        leaves = self.input_of_leaf
+        targets = [state[id(tensor)] for tensor in self.mutated]
+        targets += [leaves[leaf] for leaf in self.mutated_arguments]
+        return dict(zip(self.outputs.changed, targets, strict=True))

@@ -14,13 +14,13 @@ import pickle
 import random
 import threading
 import types
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ops.errors import TraceError
+from tracer.core.source_lines import warn
 from tracer.tracing.state.code_reads import Found, reads
 from tracer.tracing.state.side_effects import ABSENT, At, Before, Change, SetAt
 from tracer.tracing.state.value_kinds import is_changeable, is_generator, is_plain, same
@@ -186,7 +186,7 @@ class GlobalGenerators:
             return
         text = _DRAWN.format(name)
         if any(_may_draw(thread) for thread in threading.enumerate()):
-            warnings.warn(f"{text} (or another thread drew them)", RuntimeWarning, stacklevel=8)
+            warn(f"{text} (or another thread drew them)")
             return
         np.random.set_state(self._numpy)
         random.setstate(self._python)
