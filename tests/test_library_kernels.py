@@ -222,7 +222,7 @@ def factorize(monkeypatch: pytest.MonkeyPatch) -> Any:
         """The lower factor."""
         return np.linalg.cholesky(x)
 
-    return lambda x: apply.apply("Factorize", x)
+    return lambda x: apply("Factorize", x)
 
 
 def test_one_line_brings_a_library_into_plans(factorize: Any) -> None:

@@ -2,7 +2,7 @@
 
 Every value is a vector; a value of a row has 16 equal lanes. This file lays out the driver's range
 and the vector loop with its tail (`loop_nest` has the rest of the loops). What stands in them comes
-from `cpu_access` (loads, stores) and `cpu_fold` (reductions). Knows no Numba: the same text runs
+from `access` (loads, stores) and `folds` (reductions). Knows no Numba: the same text runs
 un-jitted on NumPy arrays.
 """
 

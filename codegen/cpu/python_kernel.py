@@ -1,5 +1,5 @@
 """Kernels that run as Python behind an address: a program calls one like a compiled kernel, with the
-words of its argument block, and their text is read on NumPy values (`codegen.words`).
+words of its argument block, and their text is read on NumPy values (`codegen.vector.intrinsics`).
 
 So everything is as it is with compiled kernels, bits included, but the compiler: specification,
 text, argument blocks, the driver and its chunks. For debuggers, which step through a kernel's lines,

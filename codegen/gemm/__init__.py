@@ -4,8 +4,7 @@
     row.kernel.load()                                  ->  the compiled kernel that a row calls
 
 `problem` says what is computed and in which order sums are taken, `plan` how it is cut into tasks,
-`text` are the loops, `emit_*` their parts in LLVM IR, `plain` the same parts in NumPy. Knows
-nothing of graphs, Tensors and threads.
+`text` are the loops, `emit_*` their parts in LLVM IR. Must not know graphs, Tensors and threads.
 """
 
 from __future__ import annotations

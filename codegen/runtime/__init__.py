@@ -1,6 +1,6 @@
 """Running compiled kernels: a pool of parked workers, and programs that walk rows without Python.
 
-Knows addresses and 64-bit words only: neither specifications, arrays nor graphs.
+Knows addresses and 64-bit words. Must not know specifications, arrays or graphs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 work is cut, allocates and copies memory, and makes programs of rows.
 
 Whoever lowers a graph asks the target and no compiler, pool or allocator by name. All targets take the same specifications, and
-their kernels the same argument block (`codegen.launch.argument_block`). Knows specifications and what each target is made of.
+their kernels the same argument block (`codegen.spec.argument_block`). Knows specifications and what each target is made of.
 Must not know graphs.
 """
 

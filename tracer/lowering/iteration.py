@@ -156,7 +156,7 @@ class Iteration:
         return Operand(access.name, access.dtype, strides, access.role)
 
     def mode(self) -> Mode:
-        """What the kernel's range counts, see `codegen.spec.Schedule`."""
+        """What the kernel's range counts, see `codegen.spec.kernel_spec.Schedule`."""
         kinds = {s.kind for s in self._steps}
         if "column" in kinds:
             return "columns"

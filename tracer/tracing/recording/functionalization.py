@@ -2,7 +2,7 @@
 
 Nothing outside is touched while a trace runs: from its first change on another Tensor stands for an outside one, and for the
 views of it that the trace uses. Knows what of that is written when the program has run. Must not know how a change is recorded,
-which is `tracer.views`.
+which is `tracer.dispatch.view_updates`.
 """
 
 from __future__ import annotations
