@@ -98,12 +98,18 @@ def test_places_are_equal_and_begin_with_those_on_the_way() -> None:
     assert Source(value).place != Source(SimpleNamespace()).place
 
 
-def test_steps_need_no_recursion() -> None:
-    source = Source([])
-    for _ in range(100_000):
-        source = source.item(0, None)
-    assert len(source.steps()) == len(source.place) == 100_001
-    assert source.dotted_name.count(".") == 99_999
+def test_long_ways_need_no_recursion() -> None:
+    value: Any = "end"
+    for _ in range(50_000):
+        value = [value]
+    source, inner = Source(value), value
+    for _ in range(50_000):
+        inner = inner[0]
+        source = source.item(0, inner)
+    assert len(source.steps()) == len(source.place) == 50_001
+    assert source.dotted_name.count(".") == 49_999
+    known: dict[str, Any] = {}
+    assert source.now() == eval(text(source, known), known) == "end"  # Python compiles no such text
 
 
 # ---- places --------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from tracer.tracing.state.value_kinds import (
     CONTAINERS,
     KEYED,
     MOST_ITEMS,
+    Watch,
     is_changeable,
     is_function_class,
     is_plain,
@@ -39,6 +40,7 @@ from tracer.tracing.state.value_kinds import (
 MOST_FUNCTIONS = 2000
 MOST_PASSED = 8  # objects that a function passes to others
 _INDEXED = (*KEYED, tuple, Counter)
+_DATA = (Watch.VALUE, Watch.TENSOR, Watch.ARRAY, Watch.CONTAINER)  # which nobody calls
 _READING = frozenset(
     (
         "items",
@@ -123,12 +125,15 @@ class _Walk:
                 yield from self._new(use)
             else:
                 fixed = _is_fixed(source)
-                if watch_of(source.value, fixed) is not None:
+                watch = watch_of(source.value, fixed)
+                if watch is not None:
                     yield from self._new(use)
                 for array in _arrays_in(source):
                     yield from self._new(Use("read", array))
-                self.enter(source, {})
-                if callable(source.value) and not fixed:
+                is_called = callable(source.value)
+                if is_called or watch not in _DATA:
+                    self.enter(source, {})
+                if is_called and not fixed:
                     functions.append(source)
         given = list(passed.values())[:MOST_PASSED]  # any function may get any of these
         for function, known in (x for f in functions if given for x in _called(f)):

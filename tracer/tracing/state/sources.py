@@ -14,6 +14,7 @@ from ops.python_values import MISSING, closure_references, default_references, g
 Step = Literal["root", "attribute", "own", "item", "bound"]
 Place = tuple[Any, ...]
 """A way as a key."""
+_MOST_STEPS = 200  # in a text, which Python's compiler walks recursively
 _LITERALS = frozenset((str, int, bool, bytes, type(None)))  # whose text is what they are
 
 
@@ -70,6 +71,8 @@ class Source:
     def text(self, constant: Callable[[Any], str]) -> str:
         """An expression that reads it. `constant` gives one for an object that is always there: the root, or a key."""
         root, *others = self.steps()
+        if len(others) > _MOST_STEPS:
+            return f"{constant(self.now)}()"
         parts = [constant(root.value)]
         for x in others:
             if x.step == "attribute":
@@ -103,12 +106,14 @@ class Source:
     # ---- as a place
     def now(self) -> Any:
         """What is there now. Raises what reading raises where there is nothing."""
-        if self.base is None:
-            return self.value
-        holder = self.base.now()
-        if self.step == "item":
-            return holder[self.key]
-        return holder.__dict__[self.key] if self.step == "own" else getattr(holder, self.key)
+        root, *others = self.steps()
+        value = root.value
+        for x in others:
+            if x.step == "item":
+                value = value[x.key]
+            else:
+                value = value.__dict__[x.key] if x.step == "own" else getattr(value, x.key)
+        return value
 
     def assign(self, value: Any) -> None:
         """Put something there. Raises `TypeError` where nothing can be put."""
