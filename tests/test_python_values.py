@@ -32,6 +32,11 @@ class Name(str):
     pass
 
 
+class Degrees(float):
+    def __repr__(self) -> str:
+        return "degrees"
+
+
 Point = namedtuple("Point", "x y")
 OTHER_NAN = struct.unpack("d", struct.pack("Q", 0x7FF8_0000_0000_0001))[0]
 
@@ -68,6 +73,8 @@ DIFFERENT: list[Any] = [
     (1, 2),
     Mode.ON,
     Name("1"),
+    Degrees(1.0),
+    Degrees(2.0),
     np.float64(1.0),
     np.float32(1.0),
     np.float64(-0.0),
@@ -100,6 +107,8 @@ def test_different_values_are_not_the_same(k: int) -> None:
         ((1, ("a", 2.5, None)), (1, ("".join("a"), float("2.5"), None))),
         (Point(1, 2.5), Point(1, float("2.5"))),
         (Name("x"), Name("x")),
+        (Degrees(1.0), Degrees(1.0)),
+        (Degrees("nan"), Degrees("nan")),
         (np.float32(0.1), np.float32(0.1)),
         (np.float64("nan"), np.float64("nan")),
         (np.longdouble("0.1"), np.longdouble("0.1")),

@@ -24,7 +24,6 @@ from tracer.tracing.programs.guards import build_guard
 from tracer.tracing.recording.trace import record
 from tracer.tracing.recording.trace_records import NeedNumber
 from tracer.tracing.recording.trace_result import ReturnedLeaf, TraceResult
-from tracer.tracing.state.object_paths import Path
 from tracer.tracing.traced_function import TracedFunction
 
 
@@ -55,7 +54,7 @@ def module_graph(
     module.eval()
     try:
         with no_grad():
-            recorded, names, paths = _record(
+            recorded, names, state_names = _record(
                 module,
                 type(module).__name__,
                 values,
@@ -85,8 +84,7 @@ def module_graph(
     for number, capture in enumerate(recorded.captures):
         if id(capture.object) not in seen:
             inputs.append(capture.value)
-            place = paths.get(id(capture.object))
-            name = place.name if place and place.name else f"captured{number}"
+            name = state_names.get(id(capture.object)) or f"captured{number}"
             while name in initial:
                 name += "_"
             input_names.append(name)
@@ -105,7 +103,7 @@ def function_graph(
     an initializer.
     """
     values, keywords = _arguments(args, traced._function)
-    recorded, names, paths = _record(
+    recorded, names, state_names = _record(
         traced._function,
         traced._name,
         values,
@@ -142,12 +140,11 @@ def function_graph(
             initial[unique] = content
 
     for number, capture in enumerate(captures):
-        path = paths.get(id(capture.object))
-        name = path.name if path and path.name else f"captured{number}"
+        name = state_names.get(id(capture.object)) or f"captured{number}"
         add(capture.value, name, np.asarray(capture.object), id(capture.object) in changed)
     for scalar in recorded.scalars:
-        path = paths.get(id(scalar.container))
-        name = f"{path.name}.{scalar.key}" if path and path.name else scalar.key
+        owner = state_names.get(id(scalar.container))
+        name = f"{owner}.{scalar.key}" if owner else scalar.key
         add(scalar.value, name, np.float64(scalar.container[scalar.key]), bool(changed))
     names_of = dict(zip((id(c.object) for c in captures), input_names, strict=False))
     return _finish(recorded, inputs, input_names, names, initial, names_of)
@@ -261,14 +258,14 @@ def _record(
     dynamic_shapes: Any,
     parameters: tuple[str, ...],
     aliases: Aliases,
-) -> tuple[TraceResult, list[str], dict[int, Path]]:
+) -> tuple[TraceResult, list[str], dict[int, str]]:
     call = Call(args, kwargs, parameters)
     signature = [leaf_of(x) for x in call.leaves]
     heads = [parameters[k] if k < len(parameters) else f"argument{k}" for k in range(len(args))]
     signature = with_symbols(signature, call.names, [*heads, *kwargs], dynamic_shapes, aliases)
     recorded = _traced(function, call, signature, name)
-    _, paths, _ = build_guard(function, recorded, call.objects(signature))
-    return recorded, call.names, paths
+    _, state_names = build_guard(function, recorded, call.objects(signature))
+    return recorded, call.names, state_names
 
 
 def _traced(function: Any, call: Call, signature: list[Leaf], name: str) -> TraceResult:

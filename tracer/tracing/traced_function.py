@@ -26,6 +26,7 @@ from tracer.tracing.programs.paths import PathReport
 from tracer.tracing.recording.trace import record
 from tracer.tracing.recording.trace_records import NeedNumber
 from tracer.tracing.recording.value_guards import ValueGuard
+from tracer.tracing.state.value_kinds import RunsPrograms
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -37,8 +38,10 @@ _Known = Sequence[ValueGuard]
 _LOG = logging.getLogger("tracer.retrace")
 
 
-class TracedFunction(Generic[P, R]):
+class TracedFunction(RunsPrograms, Generic[P, R]):
     """A function under `@trace`. Call it as the function; `ir`, `kernels`, `plan`, `paths`, `signatures`, `clear` look inside."""
+
+    _function: Callable[P, R]
 
     def __init__(
         self,

@@ -10,6 +10,8 @@ import inspect
 import types
 from typing import Any
 
+from ops.python_values import same_value
+
 _PLAIN = frozenset((bool, int, str, bytes, type(None)))  # compared by value; a float is an input
 _By = inspect.Parameter
 _NOTHING: dict[str, Any] = {}
@@ -98,5 +100,4 @@ class Binding:
 
 
 def _same(value: Any, default: Any) -> bool:
-    kind = type(value)
-    return kind in _PLAIN and kind is type(default) and bool(value == default)
+    return type(value) in _PLAIN and same_value(value, default)

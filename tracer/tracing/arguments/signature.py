@@ -14,13 +14,13 @@ import numpy as np
 import optree
 
 from ops.errors import ArgumentError, TraceError
+from ops.python_values import PLAIN_CLASSES, PlainValue
 from ops.types import Type, short
 from tracer.autograd.hooks import state_of
 from tracer.tensors.modes import Flag, Untracked
 from tracer.tensors.tensor import Tensor, intern
-from tracer.tracing.state.assigned_places import is_used_up
+from tracer.tracing.state.value_kinds import is_used_up
 
-_PLAIN = (bool, int, str, bytes, type(None), complex)
 NAMESPACE = "tracer"
 
 
@@ -50,7 +50,7 @@ FLOAT = Leaf("float", Type("float64", (), True))
 
 
 class _Static:
-    """A value that is compared, `by`: its class and its text where it is plain (1, True and 1.0 are three), else its identity."""
+    """A value that is compared, `by`: as a plain value where it is one (1, True and 1.0 are three), else by its identity."""
 
     __slots__ = ("_by", "value")
 
@@ -70,7 +70,7 @@ class _Static:
 
 
 def _static(x: Any) -> Leaf:
-    return Leaf("static", value=_Static(x, (type(x), repr(x))))
+    return Leaf("static", value=_Static(x, PlainValue(x)))
 
 
 def leaf_of(x: Any, static: bool = False) -> Leaf:
@@ -91,7 +91,7 @@ def leaf_of(x: Any, static: bool = False) -> Leaf:
         return _static(x) if static else FLOAT
     if isinstance(x, np.generic):
         return Leaf("array", intern(Type.of(np.asarray(x))))
-    if isinstance(x, (*_PLAIN, float)):
+    if isinstance(x, PLAIN_CLASSES):
         return _static(x)
     if is_used_up(x):
         raise ArgumentError(

@@ -64,9 +64,7 @@ class CompiledTrace:
             if leaf.requires_grad
             for hook in functions_of(x)
         ]
-        self.guard, self.paths, self.guard_source = build_guard(
-            fn, recorded, call.objects(signature), hooks
-        )
+        self.guard, self.state_names = build_guard(fn, recorded, call.objects(signature), hooks)
         self.trace_seconds = 0.0
         self._executable: Executable | StagedExecutable | None = None
         self._backward: Executable | None = None
@@ -79,14 +77,13 @@ class CompiledTrace:
         graph, recorded = self.recorded.graph, self.recorded
         names: list[str] = []
         for number, capture in enumerate(recorded.captures):
-            path = self.paths.get(id(capture.object))
-            name = path.name if path and path.name else f"captured{number}"
+            name = self.state_names.get(id(capture.object)) or f"captured{number}"
             if isinstance(capture.object, int):
                 name = leaf_names[capture.object]
             names.append(f"{name}.grad" if capture.is_grad else name)
         for scalar in recorded.scalars:
-            path = self.paths.get(id(scalar.container))
-            names.append(f"{path.name}.{scalar.key}" if path and path.name else scalar.key)
+            owner = self.state_names.get(id(scalar.container))
+            names.append(f"{owner}.{scalar.key}" if owner else scalar.key)
         names += [leaf_names[k] for k in recorded.argument_leaves]
         seen: dict[str, int] = {}
         for k, name in enumerate(names):

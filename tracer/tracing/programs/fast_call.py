@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from codegen.runtime.memory_pool import allocate
+from codegen.text.source import FunctionSource
 from ops.types import numpy_dtype
 from tracer.dispatch.view_updates import set_flag
 from tracer.runtime.executable import Executable
@@ -104,7 +105,7 @@ class _FastCallWriter:
     def __init__(self, compiled: CompiledTrace) -> None:
         self.compiled, self.recorded = compiled, compiled.recorded
         self.executable, self.leaves = compiled.executable, compiled.signature
-        self.constants: dict[str, Any] = {
+        known: dict[str, Any] = {
             "MISS": MISS,
             "Tensor": Tensor,
             "Parameter": Parameter,
@@ -123,28 +124,17 @@ class _FastCallWriter:
             "keep": self.executable,  # its constants, which the program points to
             "released": compiled.released_node(),
         }
-        self.parameters = "args"
-        self.lines: list[str] = []
+        is_staged = isinstance(self.executable, StagedExecutable)
+        self.out = FunctionSource("fast_call", f"args{', agreed=None' if is_staged else ''}", known)
+        self.add, self.constant = self.out.line, self.out.constant
         self.words: dict[int, str] = {}  # by number of the program's input
         self.results: dict[int, str] = {}  # by number of its output
         self.written = self.executable.sharing.written
         self.position = self.recorded.input_of_leaf
 
-    def add(self, line: str) -> None:
-        """One more line."""
-        self.lines.append(line)
-
     def require(self, wrong: str) -> None:
         """Leave the call to the general way if an expression holds."""
-        self.add(f"if {wrong}: return MISS")
-
-    def constant(self, value: Any) -> str:
-        """An expression for a value."""
-        if value is True or value is False:
-            return repr(value)
-        name = f"k{len(self.constants)}"
-        self.constants[name] = value
-        return name
+        self.out.return_if(wrong, "MISS")
 
     def holder(self, whose: Holder) -> str:
         """An expression for the Tensor whose gradient is meant."""
@@ -212,16 +202,7 @@ class _FastCallWriter:
         self.words[self.position[k]] = f"x{k}"
 
     def _static(self, k: int, leaf: Leaf) -> None:
-        x, value = f"x{k}", leaf.value.value
-        if value is None or value is True or value is False:
-            self.require(f"{x} is not {value!r}")
-        elif isinstance(value, float | complex):  # -0.0 is another value than 0.0
-            self.require(
-                f"{x}.__class__ is not {self.constant(type(value))} or repr({x}) != {self.constant(repr(value))}"
-            )
-        else:
-            name = self.constant(value)
-            self.require(f"{x}.__class__ is not {name}.__class__ or {x} != {name}")
+        self.require(self.out.differs(f"x{k}", leaf.value.value))
 
     def _alias(self, k: int, leaf: Leaf) -> None:
         self.require(f"x{k} is not x{leaf.value}")
@@ -263,12 +244,12 @@ class _FastCallWriter:
             self.require(f"s{number}.__class__ is not float")
             self.words[number] = f"s{number}"
         if self.written:
-            self.constants["sharing"] = self.executable.sharing.may_share
+            sharing = self.constant(self.executable.sharing.may_share)
             state = "".join(f"c{k}, " for k in inputs.captures)
             given = [k for k, leaf in enumerate(self.leaves) if leaf.kind in ("tensor", "array")]
             addresses = "".join(f"p{k}, " for k in given)
             numbers = self.constant(tuple(self.position[k] for k in given))
-            self.require(f"sharing(({state}), {numbers}, ({addresses}))")
+            self.require(f"{sharing}(({state}), {numbers}, ({addresses}))")
 
     # ---- what happens
     def run(self, executable: Executable) -> None:
@@ -278,8 +259,7 @@ class _FastCallWriter:
 
     def run_stages(self, executable: StagedExecutable, resume: Resume) -> None:
         """Call the early programs, after each compare what it observed as one piece of memory; call the late program."""
-        self.parameters = "args, agreed=None"
-        self.constants |= {"compiled": self.compiled, "memory_at": string_at, "resume": resume}
+        self.out.known |= {"compiled": self.compiled, "memory_at": string_at, "resume": resume}
         inputs = [self.words[k] for k in range(len(self.words))]
         blocks: list[dict[int, str]] = []
 
@@ -303,9 +283,10 @@ class _FastCallWriter:
             expected = self.constant(program.packed(self.compiled.observed))
             early = self.constant(program)
             self.add(f"m = memory_at({e}.pointer, {program.observed_bytes})")
-            self.add(f"if m != {expected}:")
-            self.add(f"    t = compiled.side_exit_of({early}, m, agreed or 0)")
-            self.add("    if t is not None: return resume(args, t) if agreed is None else t")
+            self.out.open(f"if m != {expected}:")
+            self.add(f"t = compiled.side_exit_of({early}, m, agreed or 0)")
+            self.out.return_if("t is not None", "resume(args, t) if agreed is None else t")
+            self.out.close()
         if executable.late is not None:
             stage = executable.late_stage
             self._call(executable.late, with_reads(stage), dict(enumerate(stage.results)))
@@ -316,8 +297,7 @@ class _FastCallWriter:
     ) -> dict[int, str]:
         """Call a program. `names`: for each result its number, negative if it is none of the function's, or an address that is
         there. Gives the blocks of results by place."""
-        call = f"call{len(self.constants)}"
-        self.constants[call] = executable.call
+        call = self.constant(executable.call)
         if executable.check is not None:
             check = self.constant(executable.check.test_words)
             self.add(f"{check}({', '.join(inputs)})")
@@ -392,11 +372,7 @@ class _FastCallWriter:
 
     def function(self) -> Callable[..., Any]:
         """What has been written, as a function."""
-        source = f"def fast_call({self.parameters}):\n    " + "\n    ".join(self.lines) + "\n"
-        namespace = dict(self.constants)
-        exec(compile(source, "<tracer fast call>", "exec"), namespace)
-        found: Callable[..., Any] = namespace["fast_call"]
-        return found
+        return self.out.function("tracer fast call")
 
 
 def _is_flat(tree: Any) -> bool:

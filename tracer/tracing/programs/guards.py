@@ -1,6 +1,6 @@
 """The check that a compiled program still fits the state that its trace saw, as one generated function.
 
-It runs at every call, so it is straight-line Python: follow each access path, compare by identity, compare scalars by value.
+It runs at every call, so it is straight-line Python: follow each way to an object, compare by identity, compare scalars by value.
 """
 
 from __future__ import annotations
@@ -11,236 +11,270 @@ from typing import Any
 
 import numpy as np
 
+from codegen.text.source import FunctionSource
+from ops.python_values import PLAIN_CLASSES
 from tracer.autograd.hooks import REGISTRATIONS, HookWatch
 from tracer.core.source_lines import name_of
 from tracer.random import default_generator
 from tracer.tensors.modes import Untracked
 from tracer.tensors.tensor import Tensor, intern
-from tracer.tracing.recording.trace_records import Holder
+from tracer.tracing.recording.trace_records import Capture, Holder
 from tracer.tracing.recording.trace_result import TraceResult
-from tracer.tracing.state.code_reads import Found, reads
+from tracer.tracing.state.code_reads import Known, Use, uses
 from tracer.tracing.state.container_contents import contents_of
 from tracer.tracing.state.named_arrays import is_small, lenders
-from tracer.tracing.state.object_paths import Path, code_names, find_paths, function_roots
-from tracer.tracing.state.value_kinds import SCALARS, is_changeable, is_plain, is_users_object
+from tracer.tracing.state.object_paths import code_names, find_paths
+from tracer.tracing.state.sources import Source, named_globals_of, references_of
+from tracer.tracing.state.value_kinds import Watch, watch_of
 
 Guard = Callable[[Any, Sequence[Any]], str | None]
 
 
 def build_guard(
     fn: Any, recorded: TraceResult, objects: Mapping[str, Any], hooks: Sequence[Any] = ()
-) -> tuple[Guard, dict[int, Path], str]:
-    """(guard, paths of captured objects by id, source). `guard(fn, leaves)` is None when all holds, else what changed.
+) -> tuple[Guard, dict[int, str]]:
+    """(guard, names of captured objects by id). `guard(fn, leaves)` is None when all holds, else what changed.
 
     `objects`: arguments that the signature compares by identity, such as modules, under their names; what was read through them
-    has a path too. `hooks`: those of arguments.
+    has a name too. `hooks`: those of arguments.
     """
+    builder = _GuardBuilder(fn, recorded, {**objects, "generator": default_generator}, hooks)
+    out = builder.out
+    out.open("try:")
+    builder.hooks()
+    builder.state_in_code()
+    builder.modules()
+    builder.options()
+    builder.captures()
+    builder.gradients()
+    builder.numbers()
+    out.close()
+    out.open("except (KeyError, AttributeError, IndexError, TypeError, ValueError):")
+    out.line("return 'an object that the trace used is gone'")
+    out.close()
+    out.line("return None")
+    return out.function("tracer guard"), builder.names
+
+
+class _GuardBuilder:
+    """Writes the guard of a trace, part by part."""
+
+    def __init__(
+        self, fn: Any, recorded: TraceResult, objects: Mapping[str, Any], hooks: Sequence[Any]
+    ) -> None:
+        self.fn, self.recorded = fn, recorded
+        captured = [c.object for c in recorded.captures if isinstance(c.object, Tensor)]
+        self.watch = HookWatch([*captured, *recorded.modules])
+        known = {"Tensor": Tensor, "watch": self.watch, "registrations": REGISTRATIONS}
+        self.out = FunctionSource("guard", "fn, leaves", known)
+        self._told: set[str] = set()
+        self._objects = {name: Source(x, name) for name, x in objects.items()}
+        self._hooks = [Source(h, name_of(h)) for h in (*hooks, *self.watch.functions())]
+        self._paths = self._found()
+        self.names = {key: path.dotted_name for key, path in self._paths.items()}
+
+    def _found(self) -> dict[int, Source]:
+        """The ways to what the trace has captured, by id."""
+        recorded = self.recorded
+        roots, names = _references(self.fn)
+        targets: dict[int, Any] = {id(c.object): c.object for c in recorded.captures}
+        targets |= {id(s.container): s.container for s in recorded.scalars}
+        targets |= {id(m): m for m in recorded.modules}
+        return find_paths([*roots, *self._objects.values(), *self._hooks], targets, names)
+
+    # ---- pieces of text
+    def constant(self, value: Any) -> str:
+        """An expression for an object."""
+        return "fn" if value is self.fn else self.out.constant(value)
+
+    def holder(self, whose: Holder) -> str:
+        """An expression for the Tensor whose gradient is meant."""
+        return f"leaves[{whose}]" if isinstance(whose, int) else self.constant(whose)
+
+    def fails(self, condition: str, what: str) -> None:
+        """The guard fails if a condition holds."""
+        self.out.return_if(condition, repr(what))
+
+    def same(self, expression: str, value: Any, what: str) -> None:
+        """The expression must give this object."""
+        if expression not in self._told:
+            self._told.add(expression)
+            self.fails(f"{expression} is not {self.constant(value)}", what)
+
+    def equal(self, expression: str, value: Any, name: str) -> None:
+        """The expression must give this plain value."""
+        self.fails(self.out.differs(expression, value), f"{name} was {value!r}")
+
+    def reached(self, value: Any, kind: str, otherwise: str = "") -> None:
+        """A captured object must be what lies at the end of its way."""
+        path = self._paths.get(id(value))
+        if path is not None:
+            name = self.names[id(value)] or otherwise
+            self.same(path.text(self.constant), value, f"{name} was another {kind}")
+
+    def typed(self, expression: str, value: Tensor, name: str) -> None:
+        """The expression must give a Tensor of the same type."""
+        known, flag = self.constant(value.type), self.constant(value._requires_grad)
+        self.out.line(f"v = {expression}")
+        self.fails(
+            f"not isinstance(v, Tensor) or v._value is not None or v.type != {known} or v._flag_now() is not {flag}",
+            f"the type of {name} changed",
+        )
+
+    # ---- the parts of a guard
+    def hooks(self) -> None:
+        """No hooks were registered or removed."""
+        self.fails(
+            "watch.seen != registrations.count and watch.changed()",
+            "hooks were registered or removed",
+        )
+
+    def state_in_code(self) -> None:
+        """What the code of the function, of modules and of hooks reads is what it was."""
+        recorded = self.recorded
+        starts: list[tuple[Source, Known]] = [(Source(self.fn), self._objects)]
+        starts += [(Source(m, type(m).__name__), {}) for m in recorded.modules]
+        starts += [(hook, {}) for hook in self._hooks]
+        followed = frozenset(map(id, recorded.followed))  # checked with the captures
+        captures = {id(c.object) for c in recorded.captures}
+        # Arrays that tracer's functions read are inputs; what NumPy computes with others is part of the trace.
+        inputs = {id(x) for c in recorded.captures for x in lenders(c.object)}
+        for use in uses(starts):
+            if id(use.source.value) in followed:
+                continue
+            if use.kind == "elements":
+                self._elements(use.source, followed)
+            elif use.kind == "read":
+                self._read(use, captures, inputs)
+
+    def _read(self, use: Use, captures: set[int], inputs: set[int]) -> None:
+        source, value = use.source, use.source.value
+        expression, name, watch = source.text(self.constant), source.name, watch_of(value)
+        if watch is Watch.TENSOR:
+            if id(value) in captures or value._view is not None:
+                self.same(expression, value, f"{name} was another object")
+            else:  # only what everybody sees of it can have been used
+                self.typed(expression, value, name)
+        elif watch is Watch.VALUE:
+            self.equal(expression, value, name)
+        elif watch is Watch.ARRAY:
+            if id(value) not in inputs and is_small(value):
+                self._array(expression, value, name)
+        elif watch is Watch.CLASS:
+            kind = self.constant(type(value))
+            self.fails(f"{expression}.__class__ is not {kind}", f"{name} was of another class")
+        elif watch is Watch.IDENTITY:
+            self.same(expression, value, f"{name} was another function")
+
+    def _array(self, expression: str, array: np.ndarray[Any, Any], name: str) -> None:
+        kind, dtype = self.constant(type(array)), self.constant(array.dtype)
+        self.out.line(f"v = {expression}")
+        self.fails(
+            f"v.__class__ is not {kind} or v.dtype != {dtype} or v.shape != {array.shape} "
+            f"or v.tobytes() != {self.constant(array.tobytes())}",
+            f"the array {name} had other elements",
+        )
+
+    def _elements(self, source: Source, followed: frozenset[int]) -> None:
+        contents = contents_of(source.value, followed)
+        if contents is not None:
+            self.fails(
+                f"not {self.constant(contents)}.are_in({source.text(self.constant)})",
+                f"{source.name} had other elements",
+            )
+
+    def modules(self) -> None:
+        """The modules that ran are the same ones, with the same plain attributes and members."""
+        for module in self.recorded.modules:
+            self.reached(module, "module", "the module")
+            members = module.__dict__
+            table, name = self.constant(members), self.names.get(id(module), "")
+            forward = members.get("forward")
+            self.same(f"{table}.get('forward')", forward, "forward was another function")
+            for key, value in members.items():
+                if isinstance(value, PLAIN_CLASSES):
+                    self.equal(f"{table}[{key!r}]", value, f"{name or type(module).__name__}.{key}")
+            for group in ("_parameters", "_buffers", "_modules"):
+                if isinstance(members.get(group), dict):
+                    self._members(f"{table}[{group!r}]", members[group], f"{name}." if name else "")
+
+    def _members(self, expression: str, members: dict[str, Any], prefix: str) -> None:
+        self.fails(f"len({expression}) != {len(members)}", "the members of a module changed")
+        table = self.constant(members)
+        for key, value in members.items():
+            self.same(f"{table}.get({key!r})", value, f"{prefix}{key} was another object")
+
+    def options(self) -> None:
+        """Options of optimisers that were 0 are 0, and the others are not."""
+        for container, key, flag in self.recorded.flags:
+            now = f"({self.constant(container)}[{key!r}] != 0)"
+            self.fails(f"{now} is not {flag}", f"{key} became {0 if flag else 1}")
+
+    def captures(self) -> None:
+        """What the trace has captured is in its place, of the same type."""
+        for capture in self.recorded.captures:
+            if capture.is_grad:
+                known, name = intern(capture.value.type), self.holder(capture.object)
+                self.fails(
+                    f"{name}._grad is None or {name}._grad.type != {self.constant(known)}",
+                    "a gradient changed",
+                )
+            elif capture.place is not None:
+                place, name = (
+                    self.constant(capture.place),
+                    self.names.get(id(capture.object)) or "state",
+                )
+                self.typed(f"{place}()", capture.object, name)
+            else:
+                self.reached(capture.object, "object")
+                self._captured(capture)
+
+    def _captured(self, capture: Capture) -> None:
+        value, name = capture.object, self.constant(capture.object)
+        if not isinstance(value, Tensor):
+            shape, dtype = self.constant(value.shape), self.constant(value.dtype)
+            self.fails(
+                f"{name}.shape != {shape} or {name}.dtype != {dtype}",
+                "a captured array changed its type",
+            )
+            return
+        known = self.constant(intern(value.type))
+        # a view's flag follows the base
+        now = name if value._view is None else f"{name}._current()"
+        mark = value._requires_grad
+        expected = self.constant(mark) if isinstance(mark, Untracked) else repr(mark)
+        self.fails(
+            f"{name}.type is not {known} and {name}.type != {known} or {now}._requires_grad is not {expected}",
+            f"the type of {self.names.get(id(value)) or 'a captured Tensor'} changed",
+        )
+
+    def gradients(self) -> None:
+        """Gradients are there, or not, as they were."""
+        for whose, present in self.recorded.read_grads:
+            self.fails(
+                f"{self.holder(whose)}._grad {'is None' if present else 'is not None'}",
+                "a gradient that was there is gone, or the other way round",
+            )
+
+    def numbers(self) -> None:
+        """The numbers that the program reads are in their containers, and floats."""
+        for scalar in self.recorded.scalars:
+            self.reached(scalar.container, "object")
+            self.out.line(f"v = {self.constant(scalar.container)}[{scalar.key!r}]")
+            self.fails(
+                "v.__class__ is not float and not isinstance(v, float)", f"{scalar.key} is no float"
+            )
+
+
+def _references(fn: Any) -> tuple[list[Source], frozenset[str]]:
+    """What a traced function refers to, and the names that its code uses."""
+    source, bound = Source(fn), []
     plain = fn
     while not isinstance(plain, types.FunctionType) and hasattr(plain, "__func__"):
         plain = plain.__func__
-    roots: list[tuple[Any, Path]] = []
-    if isinstance(plain, types.FunctionType):
-        base = "fn" if plain is fn else "fn.__func__"
-        roots = list(function_roots(plain, base))
-        if plain is not fn:
-            roots.insert(0, (fn.__self__, Path("fn.__self__", "self")))
-    else:
-        roots = [(fn, Path("fn", ""))]
-    constants: dict[str, Any] = {"Tensor": Tensor}
-    names_of: dict[str, str] = {}
-    for name, item in (*objects.items(), ("generator", default_generator)):
-        names_of[name] = f"k{len(constants)}"
-        constants[names_of[name]] = item
-        roots.append((item, Path(names_of[name], name)))
-    captured = [c.object for c in recorded.captures if isinstance(c.object, Tensor)]
-    watch = HookWatch([*captured, *recorded.modules])
-    constants["watch"], constants["registrations"] = watch, REGISTRATIONS
-    for hook in (*hooks, *watch.functions()):
-        name = f"k{len(constants)}"
-        constants[name] = hook
-        roots.append((hook, Path(name, name_of(hook))))
-    targets: dict[int, Any] = {id(c.object): c.object for c in recorded.captures}
-    targets |= {id(s.container): s.container for s in recorded.scalars}
-    targets |= {id(m): m for m in recorded.modules}
-    paths = find_paths(roots, targets, plain)
-    lines: list[str] = [
-        "if watch.seen != registrations.count and watch.changed(): return 'hooks were registered or removed'"
-    ]
-
-    def constant(value: Any) -> str:
-        name = f"k{len(constants)}"
-        constants[name] = value
-        return name
-
-    kept: dict[int, str] = {}
-
-    def keep(value: Any) -> str:
-        if id(value) not in kept:
-            kept[id(value)] = constant(value)
-        return kept[id(value)]
-
-    def holder(whose: Holder) -> str:
-        return f"leaves[{whose}]" if isinstance(whose, int) else constant(whose)
-
-    told: set[str] = set()
-
-    def same(expression: str, value: Any, what: str) -> None:
-        if expression not in told:
-            told.add(expression)
-            lines.append(f"if {expression} is not {keep(value)}: return {what!r}")
-
-    def equal(expression: str, value: Any, what: str) -> None:
-        if value is None or value is True or value is False:
-            lines.append(f"if {expression} is not {value!r}: return {what!r}")
-            return
-        name = constant(value)
-        lines.append(f"v = {expression}")
-        other = f"repr(v) != repr({name})" if isinstance(value, tuple) else f"v != {name}"
-        lines.append(
-            f"if v is not {name} and (v.__class__ is not {name}.__class__ or {other}): return {what!r}"
-        )
-
-    def typed(expression: str, value: Tensor, name: str) -> None:
-        known, flag = constant(value.type), constant(value._requires_grad)
-        lines.append(f"v = {expression}")
-        lines.append(
-            f"if not isinstance(v, Tensor) or v._value is not None or v.type != {known} or v._flag_now() is not {flag}: "
-            f"return {f'the type of {name} changed'!r}"
-        )
-
-    def content(found: Found) -> None:
-        array = found.value
-        kind = f"v.__class__ is not {constant(type(array))} or v.dtype != {constant(array.dtype)}"
-        lines.append(f"v = {found.expression}")
-        lines.append(
-            f"if {kind} or v.shape != {array.shape} or v.tobytes() != {constant(array.tobytes())}: "
-            f"return {f'the array {found.name} had other elements'!r}"
-        )
-
-    # Arrays that tracer's functions read are inputs; what NumPy computes with others is part of the trace.
-    read = {id(x) for c in recorded.captures for x in lenders(c.object)}
-    given = {name: Found(constants[key], key, name) for name, key in names_of.items()}
-    starts: list[tuple[Found, Mapping[str, Found]]] = [(Found(fn, "fn", ""), given)]
-    starts += [(Found(m, keep(m), type(m).__name__), {}) for m in recorded.modules]
-    starts += [(Found(h, keep(h), name_of(h)), {}) for h in (*hooks, *watch.functions())]
-    followed = frozenset(map(id, recorded.followed))
-    captures = {id(c.object) for c in recorded.captures}
-    for found in reads(starts, keep):
-        if found.written or found.cleared or id(found.value) in followed:
-            continue  # the last ones are checked below
-        if isinstance(found.value, Tensor):
-            if id(found.value) in captures or found.value._view is not None:
-                same(found.expression, found.value, f"{found.name} was another object")
-            else:  # only what everybody sees of it can have been used
-                typed(found.expression, found.value, found.name)
-            continue
-        if found.content:
-            contents = contents_of(found.value, followed)
-            if contents is not None:
-                lines.append(
-                    f"if not {constant(contents)}.are_in({found.expression}): "
-                    f"return {f'{found.name} had other elements'!r}"
-                )
-        elif is_plain(found.value):
-            equal(found.expression, found.value, f"{found.name} was {found.value!r}")
-        elif isinstance(found.value, np.ndarray):
-            if id(found.value) not in read and is_small(found.value):
-                content(found)
-        elif is_users_object(found.value):  # whose attributes are followed by themselves
-            kind = constant(type(found.value))
-            lines.append(
-                f"if {found.expression}.__class__ is not {kind}: return {f'{found.name} was of another class'!r}"
-            )
-        elif not is_changeable(found.value):
-            same(found.expression, found.value, f"{found.name} was another function")
-    for module in recorded.modules:
-        path = paths.get(id(module))
-        if path is not None:
-            same(path.expression, module, f"{path.name or 'the module'} was another module")
-        name = constant(module.__dict__)
-        same(
-            f"{name}.get('forward')", module.__dict__.get("forward"), "forward was another function"
-        )
-        for key, value in module.__dict__.items():
-            if isinstance(value, SCALARS):
-                equal(
-                    f"{name}[{key!r}]",
-                    value,
-                    f"{path.name if path else type(module).__name__}.{key} was {value!r}",
-                )
-        for group in ("_parameters", "_buffers", "_modules"):
-            members = module.__dict__.get(group)
-            if isinstance(members, dict):
-                lines.append(
-                    f"if len({name}[{group!r}]) != {len(members)}: return {'the members of a module changed'!r}"
-                )
-                table = constant(members)
-                for key, value in members.items():
-                    same(
-                        f"{table}.get({key!r})",
-                        value,
-                        f"{path.name + '.' if path else ''}{key} was another object",
-                    )
-    for container, key, flag in recorded.flags:
-        lines.append(
-            f"if ({constant(container)}[{key!r}] != 0) is not {flag}: return {f'{key} became {0 if flag else 1}'!r}"
-        )
-    for capture in recorded.captures:
-        if capture.is_grad:
-            known = constant(intern(capture.value.type))
-            name = holder(capture.object)
-            lines.append(
-                f"if {name}._grad is None or {name}._grad.type != {known}: return {'a gradient changed'!r}"
-            )
-            continue
-        path = paths.get(id(capture.object))
-        if capture.place is not None:
-            typed(f"{constant(capture.place)}()", capture.object, path.name if path else "state")
-            continue
-        if path is not None:
-            same(path.expression, capture.object, f"{path.name} was another object")
-        if isinstance(capture.object, Tensor):
-            name = constant(capture.object)
-            known = constant(intern(capture.object.type))
-            label = path.name if path else "a captured Tensor"
-            # a view's flag follows the base
-            now = name if capture.object._view is None else f"{name}._current()"
-            mark = capture.object._requires_grad
-            expected = keep(mark) if isinstance(mark, Untracked) else repr(mark)
-            lines.append(
-                f"if {name}.type is not {known} and {name}.type != {known} or {now}._requires_grad is not "
-                f"{expected}: return {f'the type of {label} changed'!r}"
-            )
-        else:
-            name = constant(capture.object)
-            shape, dtype = constant(capture.object.shape), constant(capture.object.dtype)
-            lines.append(
-                f"if {name}.shape != {shape} or {name}.dtype != {dtype}: return {'a captured array changed its type'!r}"
-            )
-    for whose, present in recorded.read_grads:
-        test = "is None" if present else "is not None"
-        lines.append(
-            f"if {holder(whose)}._grad {test}: return {'a gradient that was there is gone, or the other way round'!r}"
-        )
-    for scalar in recorded.scalars:
-        path = paths.get(id(scalar.container))
-        if path is not None:
-            same(path.expression, scalar.container, f"{path.name} was another object")
-        name = constant(scalar.container)
-        lines.append(f"v = {name}[{scalar.key!r}]")
-        lines.append(
-            f"if v.__class__ is not float and not isinstance(v, float): return {f'{scalar.key} is no float'!r}"
-        )
-    body = "\n        ".join(lines) or "pass"
-    source = (
-        "def guard(fn, leaves):\n    try:\n        "
-        + body
-        + "\n    except (KeyError, AttributeError, IndexError, TypeError, ValueError):\n"
-        + "        return 'an object that the trace used is gone'\n    return None\n"
-    )
-    namespace = dict(constants)
-    exec(compile(source, "<tracer guard>", "exec"), namespace)
-    return namespace["guard"], paths, source
-
-
-__all__ = ["build_guard", "code_names"]
+    if not isinstance(plain, types.FunctionType):
+        return [source], frozenset()
+    if plain is not fn:
+        bound = [source.attribute("__self__", fn.__self__, "self")]
+        source = source.attribute("__func__", plain)
+    return [*bound, *references_of(source), *named_globals_of(source)], code_names(plain.__code__)

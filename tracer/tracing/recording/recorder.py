@@ -16,6 +16,7 @@ import numpy as np
 from ops.dims import Dim
 from ops.errors import TraceError
 from ops.operator import ArrayData, Attributes, Operator, lookup
+from ops.python_values import same_value
 from ops.types import Type, dtype_name, numpy_dtype, short
 from tracer.autograd.compiled_backward import replay
 from tracer.autograd.gradient_node import next_sequence
@@ -34,20 +35,12 @@ from tracer.tensors.view import View, link, link_alias, steps_of
 from tracer.tracing.recording.dynamic_index_views import DynamicIndexViews
 from tracer.tracing.recording.functionalization import FunctionalState
 from tracer.tracing.recording.trace_records import Capture, Holder, NeedNumber, ScalarCapture
-from tracer.tracing.state.side_effects import ABSENT, Before, Change, leaves_of
+from tracer.tracing.state.side_effects import ABSENT, SideEffect, Snapshot, leaves_of
 
 if TYPE_CHECKING:
     from tracer.tracing.recording.value_guards import ValueGuards
 
 _DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float arguments
-
-
-_PLAIN = (bool, int, float, str, type(None))
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether it is a number, a string or the like, or a tuple of such, as shapes are."""
-    return all(isinstance(x, _PLAIN) for x in (value if isinstance(value, tuple) else (value,)))
 
 
 class Recorder(Interpreter):
@@ -70,8 +63,8 @@ class Recorder(Interpreter):
         self.grad_captures: dict[int, tuple[Capture, Tensor]] = {}
         self.flags: dict[tuple[int, str], tuple[Any, str, bool]] = {}
         self.rebound: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor]] = {}
-        self.attributes: dict[tuple[int, str], tuple[dict[str, Any], str, Before]] = {}
-        self.unmoved: list[Before] = []  # attributes that hold what they held
+        self.attributes: dict[tuple[int, str], tuple[dict[str, Any], str, Snapshot]] = {}
+        self.unmoved: list[Snapshot] = []  # attributes that hold what they held
         self.objects: list[tuple[str, Any]] = []  # by name, what else attributes hold now
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
@@ -487,15 +480,15 @@ class Recorder(Interpreter):
         """A plain attribute of a module is about to be set; it is put back when the trace is over."""
         key = id(members), name
         if key not in self.attributes:
-            self.attributes[key] = members, name, Before(name, members.get(name, ABSENT))
+            self.attributes[key] = members, name, Snapshot(name, members.get(name, ABSENT))
 
     def is_computed(self, value: Any) -> bool:
         """Whether a value is a Tensor of this trace, or a tuple, list or dict that holds one."""
         return any(isinstance(x, Tensor) and x._recorder is self for x in leaves_of(value))
 
-    def restore_attributes(self) -> list[Change]:
+    def restore_attributes(self) -> list[SideEffect]:
         """Put attributes back that have another value now."""
-        changed: list[Change] = []
+        changed: list[SideEffect] = []
         for members, name, held in self.attributes.values():
             before, now = held.value, members.get(name, ABSENT)
             if now is before:
@@ -503,12 +496,14 @@ class Recorder(Interpreter):
                 continue
             if now is ABSENT:
                 continue
-            if _is_plain(now) and type(now) is type(before) and repr(now) == repr(before):
+            if same_value(now, before):
                 continue
             if not self.is_computed(now):
                 self.objects.append((name, now))
             read = functools.partial(members.get, name)
-            changed.append(Change(functools.partial(members.__setitem__, name), read, before, now))
+            changed.append(
+                SideEffect(functools.partial(members.__setitem__, name), read, before, now)
+            )
             if before is ABSENT:
                 del members[name]
             else:

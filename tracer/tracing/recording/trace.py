@@ -26,18 +26,19 @@ from tracer.tracing.recording.trace_outputs import Argument, collect_outputs
 from tracer.tracing.recording.trace_records import Holder
 from tracer.tracing.recording.trace_result import TraceResult
 from tracer.tracing.recording.value_guards import ValueGuard, ValueGuards
-from tracer.tracing.state.assigned_places import GlobalGenerators, Named, NamedGenerators, Places
+from tracer.tracing.state.assigned_places import AssignedPlaces, Generators, NamedObjects
 from tracer.tracing.state.container_contents import NamedLists
 from tracer.tracing.state.named_arrays import NamedArrays
 from tracer.tracing.state.side_effects import (
-    At,
-    Change,
-    OneAt,
-    SetAnew,
+    Read,
+    Replay,
+    SharedRead,
+    SideEffect,
     leaves_with_accessors,
     refuse_grown,
     refuse_objects,
 )
+from tracer.tracing.state.sources import Place
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -61,17 +62,16 @@ def record(
     args, kwargs = optree.tree_unflatten(call.tree, placeholders)
     evaluate = _evaluation(recorder, arguments, call.leaves)
     guards = recorder.value_guards = ValueGuards(recorder, evaluate, known)
-    named = Named(function, objects)
-    arrays, places, lists = NamedArrays(named), Places(named), NamedLists(named.found)
-    generators = GlobalGenerators(), NamedGenerators(named)
+    named = NamedObjects(function, objects)
+    arrays, places, lists = NamedArrays(named), AssignedPlaces(named), NamedLists(named.uses)
+    generators = Generators(named)
     try:
         with recording(recorder):
             grad_mode = MODES.grad_enabled
             result = function(*args, **kwargs)
             # These only look, while all is as the function has left it; of several errors the first one is told.
             arrays.check()
-            for generator in generators:
-                generator.check()
+            generators.check()
             recorder.dynamic_index_views.check()
             _refuse_changed_containers(name, args, kwargs, call.tree, placeholders)
             guards.check()
@@ -205,31 +205,31 @@ def _volatile_since(
 
 
 def _note_assignments(
-    recorded: TraceResult, changes: Sequence[Change], moved: Sequence[Change]
+    recorded: TraceResult, changes: Sequence[SideEffect], moved: Sequence[SideEffect]
 ) -> None:
     """What the program puts into places: values that are known now, and in the order of the result those that it computes."""
     computed = set(map(id, moved))
     for change in changes:
         if id(change) not in computed:
-            recorded.assignments.append(SetAnew(change.assign, change.now))
+            recorded.assignments.append(Replay(change.assign, change.now))
     for change in moved:
         recorded.placed.append(change.assign)
         old = dict(leaves_with_accessors(change.before))
         recorded.replaced += [old.get(at) for at, _ in leaves_with_accessors(change.now)]
 
 
-def _follow_places(recorded: TraceResult, moved: Sequence[Change], named: Named) -> None:
+def _follow_places(recorded: TraceResult, moved: Sequence[SideEffect], named: NamedObjects) -> None:
     """State that is another Tensor after each call is read from its place at each call, if it is known by that place only."""
     used = [x.object for x in recorded.returned] + [a.base for a in recorded.aliases.values()]
     used += [holder for holder, _ in (*recorded.grads, *recorded.read_grads, *recorded.new_flags)]
     used += recorded.mutated
     captured = {id(c.object): c for c in recorded.captures if not c.is_grad}
-    held: dict[int, tuple[Any, list[Callable[[], Any]], list[str]]] = {}
+    held: dict[int, tuple[Any, list[Callable[[], Any]], list[Place]]] = {}
     for change in moved:
-        names = named.expressions_of(change.before)
+        names = named.places_of(change.before)
         for access, state in leaves_with_accessors(change.before):
             _, places, known = held.setdefault(id(state), (state, [], []))
-            places.append(At(change.read, access) if access else change.read)
+            places.append(Read(change.read, access) if access else change.read)
             known += names
             if len(names) > 1:  # by which of them it is read is not known
                 used.append(state)
@@ -238,9 +238,9 @@ def _follow_places(recorded: TraceResult, moved: Sequence[Change], named: Named)
             isinstance(state, Tensor)
             and state._requires_grad is not True
             and state._view is None  # else its base is what the program reads
-            and all(name.startswith(tuple(known)) for name in named.expressions_of(state))
+            and all(any(p[: len(k)] == k for k in known) for p in named.places_of(state))
             and all(x is not state for x in used)
         ):
             recorded.followed.append(state)
             if id(state) in captured:
-                captured[id(state)].place = places[0] if len(places) == 1 else OneAt(places)
+                captured[id(state)].place = places[0] if len(places) == 1 else SharedRead(places)

@@ -11,9 +11,24 @@ import types
 from collections import Counter
 from typing import Any
 
-_LOADS_NAME = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
-_LOADS_CELL = frozenset(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
-_LOADS_ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
+_KINDS = {
+    "LOAD_GLOBAL": "name",
+    "LOAD_NAME": "name",
+    "LOAD_DEREF": "local",
+    "LOAD_CLASSDEREF": "local",
+    "LOAD_FROM_DICT_OR_DEREF": "local",
+    "STORE_FAST": "store",
+    "LOAD_ATTR": "attribute",
+    "LOAD_METHOD": "attribute",
+    "LOAD_SMALL_INT": "constant",
+    "BINARY_SUBSCR": "subscript",
+    "STORE_SUBSCR": "write",
+    "DELETE_SUBSCR": "write",
+    "STORE_ATTR": "write",
+    "DELETE_ATTR": "write",
+    "STORE_DEREF": "cell",
+    "STORE_GLOBAL": "global",
+}
 _BETWEEN = frozenset(
     (
         "RESUME",
@@ -27,7 +42,6 @@ _BETWEEN = frozenset(
         "MAKE_CELL",
     )
 )
-_WRITES = frozenset(("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "DELETE_ATTR"))
 
 
 @functools.lru_cache(4096)
@@ -40,36 +54,19 @@ def operations(code: types.CodeType) -> tuple[tuple[str, Any], ...]:
         if name in _BETWEEN:
             continue
         if isinstance(argument, tuple) and "_FAST_" in name:  # two in one
-            first, second = (
-                "store" if part.startswith("STORE") else "local" for part in _halves(name)
-            )
-            result += [(first, argument[0]), (second, argument[1])]
+            second = max(name.find("_LOAD_FAST", 1), name.find("_STORE_FAST", 1)) + 1
+            result += zip(map(_kind, (name[: second - 1], name[second:])), argument, strict=True)
             continue
-        kind = ""
-        if name in _LOADS_NAME:
-            kind = "name"
-        elif name in _LOADS_CELL or "LOAD_FAST" in name:
-            kind = "local"
-        elif name == "STORE_FAST":
-            kind = "store"
-        elif name in _LOADS_ATTRIBUTE:
-            kind = "attribute"
-        elif name.startswith("LOAD_CONST") or name == "LOAD_SMALL_INT":
-            kind = "constant"
-        elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and instruction.argrepr == "[]"):
-            kind = "subscript"
-        elif name in _WRITES:
-            kind = "write"
-        elif name in ("STORE_DEREF", "STORE_GLOBAL"):
-            kind = "cell" if name == "STORE_DEREF" else "global"
+        kind = "subscript" if instruction.argrepr == "[]" else _kind(name)
         if kind or (result and result[-1][0]):
             result.append((kind, argument if kind else None))
     return tuple(result)
 
 
-def _halves(name: str) -> tuple[str, str]:
-    place = max(name.find("_LOAD_FAST", 1), name.find("_STORE_FAST", 1))
-    return name[:place], name[place + 1 :]
+def _kind(name: str) -> str:
+    if "LOAD_FAST" in name:
+        return "local"
+    return "constant" if name.startswith("LOAD_CONST") else _KINDS.get(name, "")
 
 
 @functools.lru_cache(4096)

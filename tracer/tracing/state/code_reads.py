@@ -1,4 +1,4 @@
-"""Which plain values the code of a traced function reads: numbers, strings and arrays that decided its trace.
+"""What the code of a function does with Python state: which values it reads, which containers it goes through, where it writes.
 
 Read off the code itself: names and the attributes and constant subscripts that follow them, such as `SCALE`, `config.depth`,
 `self.rate` or `options["mode"]`, also through a local variable that is assigned once, in the function and in those that it
@@ -12,33 +12,35 @@ import functools
 import inspect
 import types
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ops.python_values import PLAIN_CLASSES
+from tracer.custom.operators import CustomOperator
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.state.bytecode import assigned_once, operations
+from tracer.tracing.state.sources import Place, Source, globals_of, references_of
 from tracer.tracing.state.value_kinds import (
+    CONTAINERS,
     KEYED,
     MOST_ITEMS,
-    SCALARS,
+    Watch,
     is_changeable,
-    is_custom,
     is_function_class,
-    is_generator,
-    is_operator,
     is_plain,
     is_users,
-    is_users_function,
     is_users_instance,
+    untraced,
+    watch_of,
 )
 
 MOST_FUNCTIONS = 2000
-MOST_HANDED = 8  # objects that a function hands to others
-_INDEXED = (*KEYED, tuple)
-_DATA = (np.ndarray, Tensor, list, dict, tuple, set, frozenset, deque)  # that a class may hold
+MOST_PASSED = 8  # objects that a function passes to others
+_INDEXED = (*KEYED, tuple, Counter)
+_DATA = (Watch.VALUE, Watch.TENSOR, Watch.ARRAY, Watch.CONTAINER)  # which nobody calls
 _READING = frozenset(
     (
         "items",
@@ -55,234 +57,198 @@ _READING = frozenset(
         "__getitem__",
     )
 )
+_END = ("", None)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A value, the expression of the guard that gives it, and what the user calls it."""
+class Use(NamedTuple):
+    """What code does with a place: "read" a value that a guard can watch, read the "elements" of a container, "clear" one,
+    "write" (the value means nothing then), or "pass" on an object of the user's as an argument.
+    """
 
-    value: Any
-    expression: str
-    name: str
-    owner: Found | None = None  # of a method: where its object was found
-    content: bool = False  # of a container: its elements are read
-    written: bool = False  # a place that is assigned to; `value` means nothing
-    fixed: bool = False  # what an installed module has, which nobody replaces
-    handed: bool = False  # an object that is used as a whole, as an argument is
-    cleared: bool = False  # a container that the code empties
+    kind: Literal["read", "elements", "clear", "write", "pass"]
+    source: Source
+
+
+Known = Mapping[str, Source]
+"""What is known of a function's parameters, and of variables of functions around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Code, and what its names stand for. `known`: parameters and variables of closures."""
+    """Code, and what its names stand for."""
 
     code: types.CodeType
-    globals: Found
-    known: Mapping[str, Found]
+    globals: Source
+    known: Known
 
 
-def reads(
-    starts: list[tuple[Found, Mapping[str, Found]]], keep: Callable[[Any], str]
-) -> Iterator[Found]:
-    """Plain values, arrays and functions that code reads, each expression once.
+def uses(starts: Iterable[tuple[Source, Known]]) -> Iterator[Use]:
+    """What code reads and writes, each place once, beginning with functions or other objects that are called."""
+    walk = _Walk()
+    for start, parameters in starts:
+        walk.enter(start, parameters)
+        while walk.waiting:
+            yield from walk.look_into(walk.waiting.popleft())
 
-    `starts`: functions, or objects that are called, with what is known of their parameters. `keep` gives an expression for an
-    object, which is how functions that are found become part of further expressions.
-    """
-    waiting: deque[_Scope] = deque()
-    seen: set[tuple[Any, ...]] = set()
-    told: set[tuple[str, bool, bool]] = set()
 
-    def enter(item: Found, parameters: Mapping[str, Found]) -> None:
-        for function, known in _called(item, keep):
-            visit(function, known, parameters)
+class _Walk:
+    """Which functions are still to be looked into, and what has been seen."""
 
-    def visit(function: Found, known: Mapping[str, Found], parameters: Mapping[str, Found]) -> None:
+    def __init__(self) -> None:
+        self.waiting: deque[_Scope] = deque()
+        # with what their keys name by identity, which must stay alive
+        self._seen: dict[tuple[Any, ...], tuple[Source, Known]] = {}
+        self._told: dict[tuple[str, Place], Source] = {}
+
+    def enter(self, item: Source, parameters: Known) -> None:
+        """Look into the functions that run when an object is called."""
+        for function, known in _called(item):
+            self._visit(function, {**parameters, **known})
+
+    def _visit(self, function: Source, known: Known) -> None:
         code = function.value.__code__
-        bound = (f"{n} {id(f.value)}" for n, f in (*known.items(), *parameters.items()))
-        key = (code, id(function.value), *bound)
-        if key in seen or len(seen) > MOST_FUNCTIONS or not is_users(code.co_filename):
+        key = (code, id(function.value), *((name, id(x.value)) for name, x in known.items()))
+        if key in self._seen or len(self._seen) > MOST_FUNCTIONS or not is_users(code.co_filename):
             return
-        seen.add(key)
-        waiting.append(_scope(function, {**parameters, **known}))
+        self._seen[key] = function, known
+        self.waiting.append(_scope(function, known))
 
-    def hand(objects: list[Found], item: Found) -> None:
-        for function, known in _called(item, keep):
+    def look_into(self, scope: _Scope) -> Iterator[Use]:
+        """What code does; the functions that it names wait to be looked into."""
+        passed: dict[int, Source] = {}
+        functions: list[Source] = []
+        for use in _uses_in(scope):
+            source = use.source
+            if use.kind == "pass":
+                passed[id(source.value)] = source
+            elif use.kind != "read":
+                yield from self._new(use)
+            else:
+                fixed = _is_fixed(source)
+                watch = watch_of(source.value, fixed)
+                if watch is not None:
+                    yield from self._new(use)
+                for array in _arrays_in(source):
+                    yield from self._new(Use("read", array))
+                is_called = callable(source.value)
+                if is_called or watch not in _DATA:
+                    self.enter(source, {})
+                if is_called and not fixed:
+                    functions.append(source)
+        given = list(passed.values())[:MOST_PASSED]  # any function may get any of these
+        for function, known in (x for f in functions if given for x in _called(f)):
             for name in _parameters(function.value.__code__):
                 if name not in known:
-                    for given in objects:
-                        visit(function, known, {name: given})
+                    for x in given:
+                        self._visit(function, {**known, name: x})
+        for code in scope.code.co_consts:
+            if isinstance(code, types.CodeType):
+                self.waiting.append(_Scope(code, scope.globals, scope.known))
+                self.waiting.extend(
+                    _Scope(code, scope.globals, {**scope.known, name: x})
+                    for name in _parameters(code)
+                    for x in given
+                )
 
-    for start, parameters in starts:
-        enter(start, parameters)
-        while waiting:
-            scope = waiting.popleft()
-            objects: dict[int, Found] = {}
-            functions: list[Found] = []
-            for found in _names(scope):
-                if found.handed:
-                    objects[id(found.value)] = found
-                    continue
-                if found.cleared:
-                    yield found
-                    continue
-                told_only = found.content or found.written
-                items = (found,) if told_only else (found, *_arrays_in(found))
-                for item in items:
-                    key = item.expression, item.content, item.written
-                    matters = told_only or _matters(item)
-                    if matters and item.expression and key not in told:
-                        told.add(key)
-                        yield item
-                if not told_only:
-                    enter(found, {})
-                    if callable(found.value) and not found.fixed:
-                        functions.append(found)
-            given = list(objects.values())[:MOST_HANDED]
-            if given:  # any of these may be what any of the functions gets
-                for found in functions:
-                    hand(given, found)
-            for code in scope.code.co_consts:
-                if isinstance(code, types.CodeType):
-                    waiting.append(_Scope(code, scope.globals, scope.known))
-                    waiting.extend(
-                        _Scope(code, scope.globals, {**scope.known, name: x})
-                        for name in _parameters(code)
-                        for x in given
-                    )
+    def _new(self, use: Use) -> Iterator[Use]:
+        if use.source.step != "bound":
+            key = use.kind, use.source.place
+            if key not in self._told:
+                self._told[key] = use.source
+                yield use
 
 
-def _matters(found: Found) -> bool:
-    value = found.value
+def _is_fixed(source: Source) -> bool:
+    """Whether it is what an installed module has, which nobody replaces."""
+    owner = None if source.base is None else source.base.value
     return (
-        is_plain(value)
-        or isinstance(value, (np.ndarray, Tensor, Iterator))
-        or is_generator(value)
-        or is_users_function(value)
-        or is_custom(value)
-        or is_changeable(value)
-        or (
-            callable(value) and not found.fixed and "_modules" not in getattr(value, "__dict__", ())
-        )
+        source.step == "own"
+        and isinstance(owner, types.ModuleType)
+        and not is_users(str(owner.__dict__.get("__file__", "")))
     )
 
 
-def _arrays_in(container: Found) -> Iterator[Found]:
+def _arrays_in(container: Source) -> Iterator[Source]:
     """The arrays in a short list, tuple or dict, over which code may loop."""
     value = container.value
     if type(value) not in (list, tuple, dict) or len(value) > MOST_ITEMS:
         return
     for key, x in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        if isinstance(x, np.ndarray) and isinstance(key, SCALARS):
-            yield Found(x, f"{container.expression}[{key!r}]", f"{container.name}[{key!r}]")
+        if isinstance(x, np.ndarray) and isinstance(key, PLAIN_CLASSES):
+            yield container.item(key, x)
 
 
 def _parameters(code: types.CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _is_handed(steps: tuple[tuple[str, Any], ...], number: int) -> bool:
-    """Whether code that has come to an object does not go on to its attributes or elements."""
-    following = steps[number + 1][0] if number + 1 < len(steps) else ""
-    return following in ("", "name", "local", "constant")
+# ---- what is called ------------------------------------------------------------------------------
 
 
-def _called(item: Found, keep: Callable[[Any], str]) -> Iterator[tuple[Found, Mapping[str, Found]]]:
+def _called(item: Source) -> Iterator[tuple[Source, Known]]:
     """The functions that run when an object is called, with what is known of their parameters."""
-    value = _untraced(item.value)
+    value = untraced(item.value)
     if isinstance(value, types.FunctionType):
-        yield Found(value, keep(value), item.name), {}
+        yield Source(value), {}
         wrapped = value.__dict__.get("__wrapped__")
         if isinstance(wrapped, types.FunctionType):
-            yield Found(wrapped, keep(wrapped), item.name), {}
+            yield Source(wrapped), {}
     elif isinstance(value, types.MethodType):
-        yield from _method(
-            value.__func__, item.owner or Found(value.__self__, keep(value.__self__), ""), keep
-        )
-    elif is_operator(value):
+        owner = item.base
+        if owner is None or owner.value is not value.__self__:
+            owner = Source(value.__self__)
+        yield from _method(value.__func__, owner)
+    elif isinstance(value, CustomOperator):
         for function in value.functions():
-            yield Found(function, keep(function), item.name), {}
+            yield Source(function), {}
     elif isinstance(value, functools.partial):
-        for function, known in _called(Found(value.func, keep(value.func), item.name), keep):
-            yield function, {**known, **_bound(function.value, value, keep(value))}
-    elif isinstance(value, type) and is_function_class(value):
+        for found, known in _called(Source(value.func, item.name)):
+            yield found, {**known, **_bound(found.value, Source(value))}
+    elif is_function_class(value):
         for name in ("forward", "setup_context", "backward"):
-            function = inspect.getattr_static(value, name)
-            if isinstance(function, staticmethod):
-                yield from _called(Found(function.__func__, keep(function.__func__), name), keep)
+            method = inspect.getattr_static(value, name)
+            if isinstance(method, staticmethod):
+                yield from _called(Source(method.__func__))
     elif not isinstance(value, type | types.ModuleType | Tensor | types.BuiltinFunctionType):
         for name in ("forward", "__call__"):
-            function = inspect.getattr_static(type(value), name, None)
-            if function is not None:
-                owner = (
-                    item
-                    if item.expression and value is item.value
-                    else Found(value, keep(value), item.name)
-                )
-                yield from _method(_untraced(function), owner, keep)
+            method = inspect.getattr_static(type(value), name, None)
+            if method is not None:
+                is_known = item.step != "bound" and value is item.value
+                yield from _method(untraced(method), item if is_known else Source(value, item.name))
 
 
-def _bound(function: Any, partial: Any, expression: str) -> dict[str, Found]:
+def _bound(function: Any, partial: Source) -> dict[str, Source]:
     """The parameters of a function that a partial application of it gives."""
-    names = function.__code__.co_varnames
-    found = {
-        name: Found(x, f"{expression}.args[{k}]", name)
-        for k, (name, x) in enumerate(zip(names, partial.args, strict=False))
-    }
-    given = {
-        name: Found(x, f"{expression}.keywords[{name!r}]", name)
-        for name, x in partial.keywords.items()
-    }
-    return found | given
+    value, names = partial.value, function.__code__.co_varnames
+    args, keywords = partial.attribute("args", value.args), partial.attribute("keywords", None)
+    placed = enumerate(zip(names, value.args, strict=False))
+    found = {name: args.item(k, x, name) for k, (name, x) in placed}
+    return found | {name: keywords.item(name, x, name) for name, x in value.keywords.items()}
 
 
-def _untraced(value: Any) -> Any:
-    """Of a traced function what it traces. No attribute of anybody else's object is asked for, which could run their code."""
-    while type(value).__module__ == "tracer.tracing.traced_function":
-        value = value._function
-    return value
-
-
-def _method(
-    function: Any, owner: Found, keep: Callable[[Any], str]
-) -> Iterator[tuple[Found, Mapping[str, Found]]]:
+def _method(function: Any, owner: Source) -> Iterator[tuple[Source, Known]]:
     if isinstance(function, types.FunctionType) and function.__code__.co_argcount:
-        yield Found(function, keep(function), ""), {function.__code__.co_varnames[0]: owner}
+        yield Source(function), {function.__code__.co_varnames[0]: owner}
 
 
-def _scope(function: Found, known: Mapping[str, Found]) -> _Scope:
-    fn, expression = function.value, function.expression
-    names = dict(known)
-    for number, (name, cell) in enumerate(
-        zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False)
-    ):
-        try:
-            names[name] = Found(
-                cell.cell_contents, f"{expression}.__closure__[{number}].cell_contents", name
-            )
-        except ValueError:
-            continue  # a cell that is not filled yet
-    code = fn.__code__
-    positional = code.co_varnames[: code.co_argcount]
-    defaults = fn.__defaults__ or ()
-    for number, (name, value) in enumerate(
-        zip(positional[len(positional) - len(defaults) :], defaults, strict=True)
-    ):
-        names.setdefault(name, Found(value, f"{expression}.__defaults__[{number}]", name))
-    for name, value in (fn.__kwdefaults__ or {}).items():
-        names.setdefault(name, Found(value, f"{expression}.__kwdefaults__[{name!r}]", name))
-    return _Scope(code, Found(fn.__globals__, f"{expression}.__globals__", ""), names)
+def _scope(function: Source, known: Known) -> _Scope:
+    code, names = function.value.__code__, {x.name: x for x in references_of(function)}
+    names |= {name: x for name, x in known.items() if name not in code.co_freevars}
+    return _Scope(code, globals_of(function), names)
 
 
-def _names(scope: _Scope) -> Iterator[Found]:
+# ---- one piece of code ---------------------------------------------------------------------------
+
+
+def _uses_in(scope: _Scope) -> Iterator[Use]:
     """Everything that chains of names, attributes and constant subscripts lead to."""
-    current: Found | None = None
-    container: Found | None = None
+    current: Source | None = None
+    container: Source | None = None
     key: Any = None
-    variables: dict[str, Found] = {}
+    variables: dict[str, Source] = {}
     once = assigned_once(scope.code)
-    following = operations(scope.code)
-    for number, (kind, argument) in enumerate(following):
+    steps = (*operations(scope.code), _END, _END)
+    for number, (kind, argument) in enumerate(steps[:-2]):
         if kind == "constant":
             container, key, current = current, argument, None
             continue
@@ -302,60 +268,27 @@ def _names(scope: _Scope) -> Iterator[Found]:
         else:
             place = _written(kind, argument, scope, current, container, key)
             if place is not None:
-                yield place
+                yield Use("write", place)
             current = None
         container = None
         if current is not None:
-            yield current
-            if is_users_instance(current.value) and _is_handed(following, number):
-                yield replace(current, handed=True)
-            if is_changeable(current.value) and following[number + 1 :][:1] == (
-                ("attribute", "clear"),
-            ):
-                yield replace(current, cleared=True)
-            if _is_container(current.value) and _reads_content(following[number + 1 : number + 3]):
-                yield replace(current, content=True)
+            yield Use("read", current)
+            following = steps[number + 1 : number + 3]
+            if is_users_instance(current.value) and _is_passed(following[0]):
+                yield Use("pass", current)
+            if is_changeable(current.value) and following[0] == ("attribute", "clear"):
+                yield Use("clear", current)
+            if type(current.value) in CONTAINERS and _reads_elements(*following):
+                yield Use("elements", current)
 
 
-def _written(
-    kind: str, name: Any, scope: _Scope, owner: Found | None, container: Found | None, key: Any
-) -> Found | None:
-    """The place that code which has come here assigns to, if it is known. Modules note themselves what is set."""
-    if kind == "cell":
-        known = scope.known.get(name) if name in scope.code.co_freevars else None
-        return None if known is None else Found(None, known.expression, name, written=True)
-    if kind == "global":
-        return Found(None, f"{scope.globals.expression}[{name!r}]", name, written=True)
-    if kind != "write":
-        return None
-    if name is None:
-        if container is None or type(container.value) not in (*_INDEXED, Counter):
-            return None
-        place = f"[{key!r}]"
-        return Found(
-            None, f"{container.expression}{place}", f"{container.name}{place}", written=True
-        )
-    if owner is None or isinstance(owner.value, (types.ModuleType, Tensor, *SCALARS)):
-        return None
-    own = getattr(owner.value, "__dict__", None)
-    held = inspect.getattr_static(type(owner.value), name, None)
-    in_slot = isinstance(held, types.MemberDescriptorType)
-    if (isinstance(own, dict) and "_modules" in own) or (
-        hasattr(type(held), "__set__") and not in_slot
-    ):
-        return None
-    return Found(None, f"{owner.expression}.{name}", f"{owner.name}.{name}", written=True)
+def _is_passed(following: tuple[str, Any]) -> bool:
+    """Whether code that has come to an object does not go on to its attributes or elements."""
+    return following[0] in ("", "name", "local", "constant")
 
 
-def _is_container(value: Any) -> bool:
-    return type(value).__module__ in ("builtins", "collections") and isinstance(
-        value, list | dict | set | frozenset | deque | tuple
-    )
-
-
-def _reads_content(following: tuple[tuple[str, Any], ...]) -> bool:
+def _reads_elements(first: tuple[str, Any], second: tuple[str, Any]) -> bool:
     """Whether code that has come to a container, and goes on like this, sees its elements."""
-    first, second = (*following, ("", None), ("", None))[:2]
     if first[0] == "attribute":
         return first[1] in _READING
     if first[0] == "constant":
@@ -365,46 +298,74 @@ def _reads_content(following: tuple[tuple[str, Any], ...]) -> bool:
     return first[0] not in ("store", "write")
 
 
-def _global(names: Found, name: str) -> Found | None:
-    if name not in names.value:
+def _written(
+    kind: str, name: Any, scope: _Scope, owner: Source | None, container: Source | None, key: Any
+) -> Source | None:
+    """The place that code which has come here assigns to, if it is known."""
+    if kind == "cell":
+        return scope.known.get(name) if name in scope.code.co_freevars else None
+    if kind == "global":
+        return scope.globals.item(name, None, name)
+    if kind != "write":
         return None
-    return Found(names.value[name], f"{names.expression}[{name!r}]", name)
+    if name is not None:
+        return owner.attribute(name, None) if owner is not None and _takes(owner, name) else None
+    if container is None or type(container.value) not in _INDEXED:
+        return None
+    return container.item(key, None)
 
 
-def _item(container: Found, key: Any) -> Found | None:
+def _takes(owner: Source, name: str) -> bool:
+    """Whether an attribute of an object is a place of its own. Modules note themselves what is set."""
+    if owner.step == "bound" or isinstance(owner.value, (types.ModuleType, Tensor, *PLAIN_CLASSES)):
+        return False
+    own = getattr(owner.value, "__dict__", None)
+    if isinstance(own, dict) and "_modules" in own:
+        return False
+    held = inspect.getattr_static(type(owner.value), name, None)
+    return isinstance(held, types.MemberDescriptorType) or not hasattr(type(held), "__set__")
+
+
+def _global(names: Source, name: str) -> Source | None:
+    return names.item(name, names.value[name], name) if name in names.value else None
+
+
+def _item(container: Source, key: Any) -> Source | None:
     value = container.value
-    if type(value) not in (*_INDEXED, Counter) or not isinstance(key, SCALARS):
+    if type(value) not in _INDEXED or not isinstance(key, PLAIN_CLASSES):
         return None
     if type(value) is defaultdict and key not in value:  # asking would put it there
         return None
     try:
-        return Found(value[key], f"{container.expression}[{key!r}]", f"{container.name}[{key!r}]")
+        return container.item(key, value[key])
     except (KeyError, IndexError, TypeError):
         return None
 
 
-def _attribute(owner: Found, name: str) -> Found | None:
+def _attribute(owner: Source, name: str) -> Source | None:
     """An attribute as it lies, found without running code."""
-    value, shown = owner.value, f"{owner.name}.{name}" if owner.name else name
-    if isinstance(value, (Tensor, *SCALARS)):
+    value = owner.value
+    if owner.step == "bound" or isinstance(value, (Tensor, *PLAIN_CLASSES)):
         return None
     own = getattr(value, "__dict__", None)
-    if isinstance(own, dict) and name in own:
-        fixed = isinstance(value, types.ModuleType) and not is_users(str(own.get("__file__", "")))
-        return Found(own[name], f"{owner.expression}.__dict__[{name!r}]", shown, fixed=fixed)
-    if isinstance(own, dict) and isinstance(own.get("_modules"), dict) and name in own["_modules"]:
-        return Found(
-            own["_modules"][name], f"{owner.expression}.__dict__['_modules'][{name!r}]", shown
-        )
-    of_class = inspect.getattr_static(value if isinstance(value, type) else type(value), name, None)
-    if of_class is not None and (is_plain(of_class) or isinstance(of_class, _DATA)):
-        return Found(of_class, f"{owner.expression}.{name}", shown)
-    if isinstance(of_class, types.MemberDescriptorType) and not isinstance(value, type):
-        held = getattr(value, name, None)
-        return Found(held, f"{owner.expression}.{name}", shown)
+    if isinstance(own, dict):
+        if name in own:
+            return owner.own(name, own[name])
+        modules = own.get("_modules")
+        if isinstance(modules, dict) and name in modules:
+            label = f"{owner.name}.{name}".lstrip(".")
+            return owner.own("_modules", modules).item(name, modules[name], label)
+    is_class = isinstance(value, type)
+    of_class = inspect.getattr_static(value if is_class else type(value), name, None)
+    if of_class is not None and (
+        is_plain(of_class) or isinstance(of_class, (np.ndarray, Tensor, *CONTAINERS))
+    ):
+        return owner.attribute(name, of_class)
+    if isinstance(of_class, types.MemberDescriptorType) and not is_class:
+        return owner.attribute(name, getattr(value, name, None))
     if isinstance(of_class, staticmethod):
-        return Found(of_class.__func__, "", shown)
-    function = of_class.fget if isinstance(of_class, property) else _untraced(of_class)
-    if isinstance(function, types.FunctionType) and not isinstance(value, type):
-        return Found(types.MethodType(function, value), "", shown, owner)
+        return owner.bound(name, of_class.__func__)
+    function = of_class.fget if isinstance(of_class, property) else untraced(of_class)
+    if isinstance(function, types.FunctionType) and not is_class:
+        return owner.bound(name, types.MethodType(function, value))
     return None

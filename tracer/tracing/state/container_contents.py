@@ -6,15 +6,16 @@ ones: the others would have to be read at every call.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
 from typing import Any
 
 from ops.errors import TraceError
+from ops.python_values import same_value
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.state.code_reads import Found
-from tracer.tracing.state.value_kinds import is_plain, same
+from tracer.tracing.state.code_reads import Use
+from tracer.tracing.state.sources import Source
+from tracer.tracing.state.value_kinds import CONTAINERS, is_plain
 
-CONTAINERS = (list, dict, tuple, set, frozenset, deque, OrderedDict, defaultdict)
 MOST_ELEMENTS = 512  # of a container and those in it
 
 
@@ -48,7 +49,7 @@ class Contents:
             return True
         if id(y) in self._followed:
             return isinstance(x, Tensor)
-        return is_plain(x) and same(x, y)
+        return is_plain(x) and same_value(x, y)
 
 
 def contents_of(container: Any, followed: frozenset[int] = frozenset()) -> Contents | None:
@@ -70,21 +71,23 @@ def _elements(container: Any) -> list[Any]:
 class NamedLists:
     """The lists whose elements a function reads, as they are before it is traced."""
 
-    def __init__(self, found: list[Found]) -> None:
-        lists = [f for f in found if f.content and type(f.value) is list]
-        self._before = [(f, contents_of(f.value)) for f in lists]
+    def __init__(self, uses: list[Use]) -> None:
+        lists = [u.source for u in uses if u.kind == "elements" and type(u.source.value) is list]
+        found = [(source, contents_of(source.value)) for source in lists]
+        self._before = [(source, contents) for source, contents in found if contents is not None]
 
     def restore(self) -> None:
         """Put back the elements of those that the trace has changed."""
-        for found, contents in self._before:
-            if contents is not None and not contents.are_in(found.value):
-                found.value[:] = contents.items
+        for source, contents in self._changed():
+            source.value[:] = contents.items
 
     def check(self) -> None:
         """Raise `TraceError` for one that the trace has changed."""
-        for found, contents in self._before:
-            if contents is not None and not contents.are_in(found.value):
-                raise TraceError(
-                    f"the list {found.name} is read and changed while the function is traced, which its compiled program would "
-                    "not do again; pass its elements as arguments and return the new ones, or change it outside"
-                )
+        for source, _ in self._changed():
+            raise TraceError(
+                f"the list {source.name} is read and changed while the function is traced, which its compiled program would "
+                "not do again; pass its elements as arguments and return the new ones, or change it outside"
+            )
+
+    def _changed(self) -> Iterator[tuple[Source, Contents]]:
+        return ((s, contents) for s, contents in self._before if not contents.are_in(s.value))

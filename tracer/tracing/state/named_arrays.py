@@ -3,7 +3,7 @@
 An array that tracer's functions read is an input of the program. What NumPy itself makes of an array is a constant of the trace,
 so guards compare the elements of arrays that only NumPy read. What NumPy writes into one during a trace would be lost: an error.
 
-Knows arrays as `reads` finds them, and only small ones: the others would have to be read at every call.
+Knows arrays as `uses` finds them, and only small ones: the others would have to be read at every call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from ops.errors import TraceError
 from tracer.core.source_lines import shown
 from tracer.tensors.tensor import Tensor
-from tracer.tracing.state.assigned_places import Named
+from tracer.tracing.state.assigned_places import NamedObjects
 
 MOST_BYTES = 1 << 16  # of an array whose elements are compared at every call: microseconds
 
@@ -38,20 +38,20 @@ def lenders(captured: Any) -> Iterator[Any]:
 class NamedArrays:
     """The arrays that a function names, with their elements before it is traced."""
 
-    def __init__(self, named: Named) -> None:
+    def __init__(self, named: NamedObjects) -> None:
         self._function = named.function
         self._before = [
-            (found, found.value.tobytes())
-            for found in named.found
-            if isinstance(found.value, np.ndarray) and is_small(found.value)
+            (source, source.value.tobytes())
+            for source in named.read
+            if isinstance(source.value, np.ndarray) and is_small(source.value)
         ]
 
     def check(self) -> None:
         """Raise `TraceError` for one that has other elements now."""
-        for found, before in self._before:
-            if found.value.tobytes() != before:
+        for source, before in self._before:
+            if source.value.tobytes() != before:
                 error = TraceError(
-                    f"NumPy changed the array {found.name} while a function was traced, which the compiled program would not "
+                    f"NumPy changed the array {source.name} while a function was traced, which the compiled program would not "
                     "do again. Keep it in a Tensor (tracer.tensor), whose changes are recorded, or change it outside of the "
                     f"traced function{_definition(self._function)}"
                 )

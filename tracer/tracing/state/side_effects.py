@@ -9,7 +9,7 @@ import copy
 import functools
 import gc
 import types
-from collections import OrderedDict, defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,18 +17,9 @@ from typing import Any
 import optree
 
 from ops.errors import TraceError
+from ops.python_values import PLAIN_CLASSES, closure_references, default_references
 from tracer.tensors.tensor import Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something that a trace has put somewhere: how it is put there and read from there, and what was there before."""
-
-    assign: Callable[[Any], object]
-    read: Callable[[], Any]
-    before: Any
-    now: Any
-
+from tracer.tracing.state.value_kinds import CHANGEABLE
 
 NAMESPACE = "tracer"
 ABSENT = object()
@@ -51,7 +42,17 @@ def leaves_with_accessors(value: Any) -> list[tuple[optree.PyTreeAccessor, Any]]
     return list(zip(accessors, leaves, strict=True))
 
 
-class At:
+@dataclass(frozen=True, slots=True)
+class SideEffect:
+    """Something that a trace has put somewhere: how it is put there and read from there, and what was there before."""
+
+    assign: Callable[[Any], object]
+    read: Callable[[], Any]
+    before: Any
+    now: Any
+
+
+class Read:
     """Reads what lies in something that a place holds."""
 
     __slots__ = ("_access", "_read")
@@ -64,7 +65,7 @@ class At:
         return self._access(self._read())
 
 
-class OneAt:
+class SharedRead:
     """Reads a Tensor that several places hold."""
 
     __slots__ = ("_reads",)
@@ -80,19 +81,6 @@ class OneAt:
         return first
 
 
-class SetAt:
-    """Sets an element of a container that a place holds."""
-
-    __slots__ = ("_key", "_read")
-
-    def __init__(self, read: Callable[[], Any], key: Any) -> None:
-        self._read, self._key = read, key
-
-    def __call__(self, value: Any) -> None:
-        """The element becomes `value`."""
-        self._read()[self._key] = value
-
-
 def refuse_objects(assigned: list[tuple[str, Any]], is_computed: Callable[[Any], bool]) -> None:
     """Raise `TraceError` for an object, assigned to a place of that name, that holds Tensors of the trace and is no tree."""
     for name, value in assigned:
@@ -104,10 +92,7 @@ def refuse_objects(assigned: list[tuple[str, Any]], is_computed: Callable[[Any],
             )
 
 
-_CHANGEABLE = (list, dict, OrderedDict, defaultdict, deque, set)
-
-
-class SetAnew:
+class Replay:
     """Puts into a place what a trace has put there; of a list or the like a copy."""
 
     __slots__ = ("_assign", "_value")
@@ -121,17 +106,17 @@ class SetAnew:
 
 
 def _copied(value: Any) -> Any:
-    return copy.copy(value) if type(value) in _CHANGEABLE else value
+    return copy.copy(value) if type(value) in CHANGEABLE else value
 
 
-class Before:
+class Snapshot:
     """What a place held before a trace; of a list, dict, deque or set the elements too."""
 
     __slots__ = ("_elements", "name", "value")
 
     def __init__(self, name: str, value: Any) -> None:
         self.name, self.value = name, value
-        self._elements = _copied(value) if type(value) in _CHANGEABLE else None
+        self._elements = _copied(value) if type(value) in CHANGEABLE else None
 
     def put_back(self, is_computed: Callable[[Any], bool]) -> list[tuple[Any, Any, Any]]:
         """Put elements back where a list or dict holds others that a trace has computed: (key, before, now) of each."""
@@ -165,7 +150,7 @@ class Before:
             add(self._elements)
 
 
-def refuse_grown(places: list[Before], is_computed: Callable[[Any], bool]) -> None:
+def refuse_grown(places: list[Snapshot], is_computed: Callable[[Any], bool]) -> None:
     """Raise `TraceError` for a list or the like that the trace has changed itself, so that it holds Tensors of the trace."""
     grown = [place for place in places if place_of_computed(place.value, is_computed) is not None]
     for place in grown:
@@ -179,7 +164,7 @@ def refuse_grown(places: list[Before], is_computed: Callable[[Any], bool]) -> No
 
 # ---- Tensors in what is no tree ------------------------------------------------------------------
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), type, types.ModuleType)
+_PLAIN = (*PLAIN_CLASSES, type, types.ModuleType)
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _MOST = 256  # objects that are looked at
 
@@ -229,13 +214,7 @@ def _held(x: Any) -> Iterator[Any]:
     elif isinstance(x, _CONTAINERS):
         yield from x
     elif isinstance(x, types.FunctionType):
-        for cell in x.__closure__ or ():
-            try:
-                yield cell.cell_contents
-            except ValueError:
-                continue  # it is not filled
-        yield from x.__defaults__ or ()
-        yield from (x.__kwdefaults__ or {}).values()
+        yield from (r.value for r in (*closure_references(x), *default_references(x)))
     elif isinstance(x, types.MethodType):
         yield x.__self__
     elif isinstance(x, functools.partial):
