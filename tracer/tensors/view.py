@@ -1,6 +1,7 @@
 """A view: how a Tensor lies in another one's memory.
 
-Knows layouts and operators that rearrange. Must not know what becomes of views when memory is changed, which is `tracer.dispatch.view_updates`.
+Knows layouts and operators that rearrange. Must not know what becomes of views when memory is changed,
+which is `tracer.dispatch.view_updates`.
 """
 
 from __future__ import annotations
