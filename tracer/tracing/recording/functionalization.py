@@ -8,16 +8,12 @@ which is `tracer.dispatch.view_updates`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tracer.ir.graph import GraphBuilder, Node, Value
 from tracer.tensors.modes import MODES, Flag
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
-
-if TYPE_CHECKING:
-    from tracer.tracing.recording.recorder import Recorder
-    from tracer.tracing.recording.trace_records import Holder
+from tracer.tracing.recording.trace_records import Holder, RunningTrace
 
 
 class Flags:
@@ -41,7 +37,7 @@ class FunctionalState:
     `recorded_changes`: numbers of arguments whose changes are recorded for gradients, so that they get another history.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: RunningTrace) -> None:
         self._recorder = recorder
         self._pairs: dict[int, tuple[Tensor, Tensor]] = {}  # by the outside one
         self._flagged: dict[int, Flags] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,22 +28,25 @@ from tracer.dispatch.view_updates import give_history, new_history, write_histor
 from tracer.ir.call_sites import Site
 from tracer.ir.graph import GraphBuilder, Node, Origin, Value
 from tracer.tensors.grad_mode import enable_grad, no_grad
-from tracer.tensors.interpreter import Interpreter
 from tracer.tensors.modes import MODES, Flag, Untracked, here, interpreted_by
 from tracer.tensors.tensor import Array, Tensor
 from tracer.tensors.view import View, link, link_alias, steps_of
 from tracer.tracing.recording.dynamic_index_views import DynamicIndexViews
 from tracer.tracing.recording.functionalization import FunctionalState
-from tracer.tracing.recording.trace_records import Capture, Holder, NeedNumber, ScalarCapture
+from tracer.tracing.recording.trace_records import (
+    Capture,
+    Holder,
+    NeedNumber,
+    RunningTrace,
+    ScalarCapture,
+)
+from tracer.tracing.recording.value_guards import ValueGuards
 from tracer.tracing.state.side_effects import ABSENT, SideEffect, Snapshot, leaves_of
-
-if TYPE_CHECKING:
-    from tracer.tracing.recording.value_guards import ValueGuards
 
 _DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float arguments
 
 
-class Recorder(Interpreter):
+class Recorder(RunningTrace):
     """Records what runs: the state of one running trace."""
 
     def __init__(self, name: str) -> None:

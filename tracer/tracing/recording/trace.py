@@ -61,7 +61,7 @@ def record(
     placeholders, arguments = _placeholders(recorder, call.leaves, signature)
     args, kwargs = optree.tree_unflatten(call.tree, placeholders)
     evaluate = _evaluation(recorder, arguments, call.leaves)
-    guards = recorder.value_guards = ValueGuards(recorder, evaluate, known)
+    guards = recorder.value_guards = ValueGuards(recorder.derive, evaluate, known)
     named = NamedObjects(function, objects)
     arrays, places, lists = NamedArrays(named), AssignedPlaces(named), NamedLists(named.uses)
     generators = Generators(named)

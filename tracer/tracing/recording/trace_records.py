@@ -5,10 +5,13 @@ Knows Tensors and values of the graph. Must not know the recorder that makes the
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracer.ir.graph import Value
+from ops.types import Type
+from tracer.ir.graph import GraphBuilder, Value
+from tracer.tensors.interpreter import Interpreter
 from tracer.tensors.tensor import Tensor
 
 Holder = Tensor | int
@@ -53,3 +56,15 @@ class NeedNumber(BaseException):
 
     def __init__(self, leaf: int) -> None:
         self.leaf = leaf
+
+
+class RunningTrace(Interpreter):
+    """What the parts of a recorder see of it: the graph so far, what was captured, and which arguments placeholders stand for."""
+
+    builder: GraphBuilder
+    captures: dict[int, Capture]
+    arguments: dict[int, tuple[int, Tensor]]
+
+    @abstractmethod
+    def capture(self, object_: Any, type_: Type) -> Value:
+        """The first value of something from outside, an input of the program."""

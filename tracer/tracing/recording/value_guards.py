@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from ops.errors import TraceError, TracerError
 from ops.types import is_floating, short
 from tracer.core.source_lines import located, user_line
 from tracer.ir.graph import Value
-
-if TYPE_CHECKING:
-    from tracer.tracing.recording.recorder import Recorder
 
 Array = np.ndarray[Any, Any]
 MOST_ELEMENTS = 1024  # that `t.tolist()` asks for
@@ -60,7 +57,8 @@ def _answer(query: str, elements: Array) -> Any:
 
 
 class ValueGuards:
-    """The value guards of one trace in order. `known`: what the first ones must observe; None where one path is wanted, so that
+    """The value guards of one trace in order. `derive(operator, value)` gives a value of the graph computed from another one;
+    `known`: what the first ones must observe; None where one path is wanted, so that
     only what nothing can change may be asked.
 
     Attributes: `many`, whether there may be several paths; `found`; `closed`, whether the function has returned; `failure`, an
@@ -69,11 +67,11 @@ class ValueGuards:
 
     def __init__(
         self,
-        recorder: Recorder,
+        derive: Callable[..., Value],
         evaluate: Callable[[Value], Array],
         known: Sequence[ValueGuard] | None,
     ) -> None:
-        self._recorder, self._evaluate, self._imposed = recorder, evaluate, list(known or ())
+        self._derive, self._evaluate, self._imposed = derive, evaluate, list(known or ())
         self.many = known is not None
         self._answered: dict[tuple[Value, str], ValueGuard] = {}
         self.found: list[ValueGuard] = []
@@ -133,12 +131,9 @@ class ValueGuards:
 
     def _compared(self, value: Value, test: str) -> Value:
         """The value of the graph that is compared."""
-        recorder = self._recorder
         if test == "truth":
-            return (
-                value if value.type.dtype == "bool" else recorder.derive("Cast", value, to="bool")
-            )
-        return recorder.derive("Trunc", value) if test == "whole" else value
+            return value if value.type.dtype == "bool" else self._derive("Cast", value, to="bool")
+        return self._derive("Trunc", value) if test == "whole" else value
 
     def _imposed_on(self, compared: Value, query: str) -> bytes | None:
         """What the next guard must observe; None if nothing is imposed or another query comes than before."""
