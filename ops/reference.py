@@ -18,7 +18,7 @@ from ops.types import dtype_name, normalize_axes, numpy_dtype
 
 Array = np.ndarray[Any, Any]
 LANES, CHUNK = 16, 4096
-_HALF = ("float16", "bfloat16")
+HALF = ("float16", "bfloat16")
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,18 +33,22 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def rounded_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Half types go through float32 and are rounded to their own type at the end."""
+    """Half types go through float32 and are rounded to their own type at the end.
+
+    `of_other_types`: the function itself, for whoever knows the type already, and has NumPy's warnings off.
+    """
 
     @functools.wraps(function)
     def wrapped(*arrays: Array, **attrs: Any) -> Any:
         dtype = arrays[0].dtype
         with np.errstate(all="ignore"):
-            if dtype_name(dtype) not in _HALF:
+            if dtype_name(dtype) not in HALF:
                 return np.asarray(function(*arrays, **attrs))
             wide = [a.astype(np.float32) if a.dtype == dtype else a for a in arrays]
             result = np.asarray(function(*wide, **attrs))
             return result.astype(dtype) if result.dtype == np.float32 else result
 
+    wrapped.of_other_types = function  # type: ignore[attr-defined]
     return wrapped
 
 
@@ -57,7 +61,7 @@ def precise(function: Callable[..., Any]) -> Callable[..., Any]:
         with np.errstate(all="ignore"):
             wide = [a.astype(np.float64) if a.dtype == dtype else a for a in arrays]
             result = np.asarray(function(*wide, **attrs))
-            if dtype_name(dtype) in _HALF:
+            if dtype_name(dtype) in HALF:
                 result = result.astype(np.float32)
             return result.astype(dtype)
 
@@ -123,7 +127,7 @@ def fold(
 def round_to(total: Array, dtype: np.dtype[Any]) -> Array:
     """An accumulated result in its type; half types are rounded from float32, as kernels do."""
     with np.errstate(all="ignore"):
-        if dtype_name(dtype) in _HALF:
+        if dtype_name(dtype) in HALF:
             total = total.astype(np.float32)
         return np.asarray(total).astype(dtype)
 
@@ -133,9 +137,9 @@ def as_dtype(x: Array, dtype: str) -> Array:
     target = numpy_dtype(dtype)
     source = dtype_name(x.dtype)
     with np.errstate(all="ignore"):
-        if source in _HALF:
+        if source in HALF:
             x = x.astype(np.float32)
-        if dtype in _HALF:
+        if dtype in HALF:
             return np.asarray(x.astype(np.float32).astype(target))
         if target.kind in "iu" and x.dtype.kind == "f":
             return _saturated(x, target)

@@ -26,8 +26,8 @@ from codegen.vector.exact import exact_fma
 from codegen.vector.intrinsics import Buffer as Pointer
 from ops.accuracy import difference_in_ulp
 from ops.compute import Contraction, Scalar
+from ops.operator import run_reference
 from ops.types import dtype_name, numpy_dtype
-from tracer.dispatch.apply import run_reference
 from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.assemble import Lowering
 from tracer.lowering.layout import Buffer

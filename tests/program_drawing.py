@@ -15,10 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ops.errors import TracerError
-from ops.operator import TABLE, ArrayData, Operator, Sample
+from ops.operator import TABLE, ArrayData, Operator, Sample, run_reference
 from ops.samples import special_values
 from ops.types import Type, is_floating, numpy_dtype
-from tracer.dispatch.apply import run_reference
 from tracer.ir.graph import Graph, GraphBuilder, Origin, Value
 
 Array = np.ndarray[Any, Any]

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.operator import TABLE, Unsupported
+from ops.operator import TABLE, Unsupported, run_reference
 from ops.types import DTYPES, is_floating
 from tests.plain_programs import PlainProgram, exact_values, same_bits
 from tests.program_strategy import (
@@ -37,7 +37,6 @@ from tests.program_strategy import (
 )
 from tests.test_onnx_table import LIMITS
 from tracer import ir, passes
-from tracer.dispatch.apply import run_reference
 from tracer.ir.graph import Graph
 from tracer.ir.interpreter import interpret
 from tracer.lowering import steps

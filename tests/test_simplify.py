@@ -7,10 +7,9 @@ import pytest
 
 from ops import table
 from ops.compute import View
-from ops.operator import ArrayData, Operator
+from ops.operator import ArrayData, Operator, run_reference
 from ops.samples import cases, special_values
 from ops.types import Type
-from tracer.dispatch.apply import run_reference
 from tracer.ir import verify
 from tracer.ir.graph import Graph, GraphBuilder, Origin
 from tracer.ir.interpreter import interpret

@@ -76,9 +76,10 @@ class Generator:
         assign(self.state, value)
 
     def __repr__(self) -> str:
-        if self.state.is_symbolic or MODES.recorder is not None:
+        state = MODES.interpreter.known_elements(self.state)
+        if state is None:
             return "Generator(traced)"
-        seed, drawn = self.state.array.tolist()
+        seed, drawn = state.tolist()
         return f"Generator(seed={seed}, drawn={drawn})"
 
     def _draw(self, name: str, sizes: Any, dtype: Any) -> Tensor:
@@ -211,8 +212,9 @@ def bernoulli(p: Any, shape: Shape | None = None, generator: Generator | None = 
     chance = as_tensor(p)
     if not is_floating(chance.type.dtype):
         chance = cast(chance, "float32")
-    if MODES.recorder is None:
-        wrong = chance.array[~((chance.array >= 0) & (chance.array <= 1))]
+    known = MODES.interpreter.known_elements(chance)
+    if known is not None:
+        wrong = known[~((known >= 0) & (known <= 1))]
         if wrong.size:
             raise ArgumentError(f"a probability must be from 0 to 1, got {float(wrong[0])}")
     sizes = chance.type.shape if shape is None else as_shape(shape)

@@ -16,8 +16,8 @@ import numpy as np
 
 from codegen.spec.argument_block import argument_block, count, partial_size
 from codegen.spec.kernel_spec import KernelSpec, Schedule, key
+from codegen.spec.user_calls import calls, names
 from codegen.toolchain.kernel_store import CompileError, Kernel, kernel
-from codegen.user_functions.lane_function import calls, names
 
 if TYPE_CHECKING:
     from codegen.vector.intrinsics import Buffer

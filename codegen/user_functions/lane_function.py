@@ -8,14 +8,11 @@ tells Numba the compiled one. Must not know Numba.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from codegen.spec.kernel_spec import KernelSpec, Let
-from codegen.text.source import words
 from codegen.vector.elements import DTYPE, FLOATS, WIDTH
 from codegen.vector.functions import VectorFunction
 from codegen.vector.readings import Lanes, element_of
@@ -54,22 +51,3 @@ _KNOWN: dict[ScalarFunction, LaneFunction] = {}
 def lane_function(scalar: ScalarFunction) -> LaneFunction:
     """The one name of a function."""
     return _KNOWN.setdefault(scalar, LaneFunction(scalar))
-
-
-def names(spec: KernelSpec) -> Mapping[str, LaneFunction]:
-    """The users' functions that a spec calls, by name."""
-    return {f.name: lane_function(f) for f in spec.functions}
-
-
-def calls(spec: KernelSpec) -> dict[tuple[ScalarFunction, str], None]:
-    """(function, lane element) of each call."""
-    from codegen.spec.analysis import lane_element
-
-    by_name = {f.name: f for f in spec.functions}
-    return {
-        (by_name[name], lane_element(s.dtype)): None
-        for s in spec.statements
-        if isinstance(s, Let)
-        for name in words(s.text)
-        if name in by_name
-    }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as _typing
 
 from tracer.autograd import graph as graph
+from tracer.autograd import tensor_methods as _tensor_methods  # noqa: F401 - completes Tensor
 from tracer.autograd.anomaly import detect_anomaly as detect_anomaly
 from tracer.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 from tracer.autograd.anomaly import set_detect_anomaly as set_detect_anomaly

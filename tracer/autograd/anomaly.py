@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ops.errors import AnomalyError, ArgumentError, TraceError
+from ops.errors import AnomalyError, ArgumentError
 from ops.types import Type, is_floating, short
 from tracer.core.source_lines import located
 from tracer.ir.graph import Graph, Node, Value
+from tracer.passes.inline_calls import inline_calls
+from tracer.runtime.executable import Executable
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Array, Tensor
 
@@ -46,18 +48,34 @@ class Checks:
     nan: bool = True
     inf: bool = True
 
+    def look_at(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        """Raise `AnomalyError` if an eager operator gave the first value that is not finite."""
+        _look_at(self, name, inputs, outputs)
+
+    def look_at_gradients(self, node: HistoryNode, gradients: Sequence[Tensor | None]) -> None:
+        """The same for the results of a gradient rule, whose own operators have been looked at."""
+        _look_at_gradients(self, node, gradients)
+
+    def within(self, node: HistoryNode | None = None) -> contextlib.AbstractContextManager[None]:
+        """What is computed inside is part of a rule: a node's gradient, or an operator made of others.
+
+        A nan that a rule uses for what is undefined counts only if it gets into the results.
+        """
+        return _within(node)
+
+    def of_graph(self, graph: Graph, forward: Graph | None = None) -> GraphChecks:
+        """What looks at every value of a graph for given inputs. `forward`: what a graph of gradients belongs to."""
+        return GraphChecks(graph, forward)
+
 
 def _checks(mode: Any, check_nan: bool, check_inf: bool) -> Checks | None:
     for what in (mode, check_nan, check_inf):
         if not isinstance(what, bool):
             raise located(ArgumentError(f"anomaly mode takes True or False, got {what!r:.60}"))
-    if MODES.recorder is not None:
-        raise located(
-            TraceError(
-                "anomaly mode is changed while a function is traced, which its compiled program would not repeat; use "
-                "`with tracer.autograd.detect_anomaly():` around the call of the traced function"
-            )
-        )
+    MODES.interpreter.require_repeatable(
+        "anomaly mode is changed",
+        "Use `with tracer.autograd.detect_anomaly():` around the call of the traced function",
+    )
     return Checks(check_nan, check_inf) if mode and (check_nan or check_inf) else None
 
 
@@ -141,11 +159,7 @@ _MOST_MEANT = 10_000
 
 
 @contextlib.contextmanager
-def within(node: HistoryNode | None = None) -> Iterator[None]:
-    """What is computed inside is part of a rule: the gradient of a recorded operation, or an operator made of others.
-
-    A nan that a rule uses for what is undefined counts only if it gets into the results.
-    """
+def _within(node: HistoryNode | None) -> Iterator[None]:
     before = _PLACE.node, _PLACE.inside
     _PLACE.node, _PLACE.inside = node or _PLACE.node, True
     try:
@@ -154,10 +168,9 @@ def within(node: HistoryNode | None = None) -> Iterator[None]:
         _PLACE.node, _PLACE.inside = before
 
 
-def look_at(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Raise `AnomalyError` if an eager operator gave the first value that is not finite."""
-    checks = MODES.anomaly
-    assert checks is not None
+def _look_at(
+    checks: Checks, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> None:
     for y in outputs:
         if not is_floating(y.type.dtype):
             continue
@@ -177,10 +190,9 @@ def look_at(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> N
         raise AnomalyError(_letter(name, where, kind, array, y.type, operands))
 
 
-def look_at_gradients(node: HistoryNode, gradients: Sequence[Tensor | None]) -> None:
-    """The same for the results of a gradient rule, whose own operators have been looked at."""
-    checks = MODES.anomaly
-    assert checks is not None
+def _look_at_gradients(
+    checks: Checks, node: HistoryNode, gradients: Sequence[Tensor | None]
+) -> None:
     for number, g in enumerate(gradients):
         if g is not None and _anomaly(g._data(), checks) == "nan":
             text = f"The gradient of {_name(node)} with respect to operand {number}"
@@ -228,9 +240,6 @@ class GraphChecks:
     """
 
     def __init__(self, graph: Graph, forward: Graph | None = None) -> None:
-        from tracer.passes.inline_calls import inline_calls
-        from tracer.runtime.executable import Executable
-
         self.graph = graph = inline_calls(graph)
         self.forward = inline_calls(forward) if forward is not None else graph
         self.values = list(dict.fromkeys(v for node in graph.nodes for v in node.outputs))
@@ -246,7 +255,7 @@ class GraphChecks:
     def __call__(self, inputs: Sequence[Any]) -> None:
         """Raise `AnomalyError` for the first node, in the order of the program, that gives a value that is not finite."""
         checks = MODES.anomaly
-        assert checks is not None
+        assert isinstance(checks, Checks)
         results = self.executable(inputs)
         known: dict[Value, Array] = {
             v: x._data() if isinstance(x, Tensor) else np.asarray(x)

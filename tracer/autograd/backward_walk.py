@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from ops.errors import TraceError
-from tracer.autograd import anomaly, hooks
+from tracer.autograd import hooks
 from tracer.autograd.tape import Node, edge_of
 from tracer.dispatch.apply import BUILDER
 from tracer.tensors.modes import MODES
@@ -51,7 +50,6 @@ class Walk:
         self._heap: list[tuple[int, int, Node]] = []
         self._survey(outputs, None if wanted is None else {id(x) for x in wanted if x.is_leaf})
         self._leaves: dict[int, tuple[Tensor, Tensor | None]] = {}
-        self._recorder = MODES.recorder
         for tensor, seed in zip(outputs, seeds, strict=True):
             self._give(edge_of(tensor), seed)
 
@@ -178,13 +176,7 @@ class Walk:
 
     def _visit(self, node: Node, gradients: tuple[Tensor | None, ...]) -> None:
         """The node's backward, between its hooks; what it gives goes on to those that made its inputs."""
-        recorder = self._recorder
-        if recorder is not None and node.sequence < recorder.history_start:
-            raise TraceError(
-                f"a backward inside a traced function reaches {node.name()} at {node.origin.source}, which ran outside, before "
-                "the call: the compiled program would repeat that call's history. Call backward on the traced function's "
-                "result, compute this inside too, or pass x.detach()"
-            )
+        MODES.interpreter.require_inside(node)
         if node.hooks is not None:
             gradients = hooks.run_before(node.hooks.before, gradients, node.types)
         cotangents = node.completed(gradients)
@@ -199,8 +191,9 @@ class Walk:
                 else dx
                 for edge, type_, dx in zip(node.edges, types, results, strict=True)
             )
-        if MODES.anomaly is not None and recorder is None:
-            anomaly.look_at_gradients(node, found)
+        if MODES.interpreter.looks_for_anomalies():
+            assert MODES.anomaly is not None
+            MODES.anomaly.look_at_gradients(node, found)
         if node.hooks is not None:
             found = hooks.run_after(node.hooks.after, found, types, gradients)
         for edge, dx in zip(node.edges, found, strict=True):
@@ -217,9 +210,7 @@ def _sum(old: Tensor, more: Tensor, giver: Node | None) -> Tensor:
 
 def _attributed(node: Node) -> AbstractContextManager[None]:
     """What is computed inside is the node's gradient, for those who ask where a value comes from."""
-    if MODES.recorder is not None:
-        return MODES.recorder.gradient_of(node)
-    return nullcontext() if MODES.anomaly is None else anomaly.within(node)
+    return MODES.interpreter.gradient_of(node)
 
 
 def is_used_up(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:

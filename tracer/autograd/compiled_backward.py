@@ -107,10 +107,7 @@ class CompiledNode(Node):
         if MODES.grad_enabled:
             return self._differentiable(builder, cotangents)
         inputs = [*map(unpacked, self.residuals), *cotangents]
-        if MODES.recorder is not None:
-            return replay(self.graph, inputs, builder)
-        result: Sequence[Any] = self.executable()(inputs)
-        return result
+        return MODES.interpreter.run_graph(self.graph, inputs, self.executable)
 
     def _differentiable(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """The same with history. The residuals have none, so the function's graph runs once more on the sources."""
@@ -138,13 +135,13 @@ _ANY = Type("float32")
 class Outside(Node):
     """The history, inside a trace, of an argument that has one outside: the walk goes on there when the program has run."""
 
-    __slots__ = ("label", "leaf")
+    __slots__ = ("label", "leaf", "onward")
 
-    def __init__(self, argument: Tensor, leaf: int) -> None:
+    def __init__(self, argument: Tensor, leaf: int, onward: dict[int, Any]) -> None:
         node = argument.grad_fn
         assert node is not None
         self.label, self.origin, self.sequence = node.name(), node.origin, next_sequence()
-        self.leaf = leaf
+        self.leaf, self.onward = leaf, onward
         self.types, self.edges, self.inputs, self.needs = (argument.type,), (), (), ()
         self.outputs, self.states, self.released, self.hooks = (), (), False, None
 
@@ -157,9 +154,9 @@ class Outside(Node):
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Note the argument's gradient."""
-        onward, (gradient,) = MODES.recorder.onward, cotangents  # type: ignore[union-attr]
-        known = onward.get(self.leaf)
-        onward[self.leaf] = gradient if known is None else builder.op("Add", known, gradient)
+        (gradient,) = cotangents
+        known = self.onward.get(self.leaf)
+        self.onward[self.leaf] = gradient if known is None else builder.op("Add", known, gradient)
         return ()
 
 

@@ -225,13 +225,6 @@ def _write(tensor: Tensor, gradient: Tensor, known: set[int]) -> None:
 
 def _own(gradient: Tensor, leaf: Tensor, known: set[int]) -> Tensor:
     """A gradient for `.grad`, which may be changed in place: it shares neither object nor memory with anything else."""
-    array = gradient._array
-    if MODES.recorder is not None:
-        alone = id(gradient) not in known and not leaf.is_symbolic
-    else:
-        alone = id(gradient) not in known and (
-            array is None or (array.flags.owndata and array.flags.writeable)
-        )
-        alone = alone and id(array) not in known
+    alone = MODES.interpreter.own_gradient(gradient, leaf, known)
     result: Tensor = gradient if alone else BUILDER.op("Cast", gradient, to=gradient.type.dtype)
     return result

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ArgumentError, TracerError
+from ops.forms import Form
 from ops.types import is_floating, short
 from tracer.autograd.argument_trees import flatten
 from tracer.autograd.function_node import FunctionContext, FunctionNode, refuse_second_gradient
@@ -23,7 +24,6 @@ from tracer.dispatch.view_updates import set_history
 from tracer.functions.creation import as_tensor, copied
 from tracer.functions.in_place import require_changeable
 from tracer.functions.public import public
-from tracer.ir.graph import Value
 from tracer.tensors.grad_mode import no_grad
 from tracer.tensors.modes import MODES, untracked
 from tracer.tensors.tensor import Tensor
@@ -120,23 +120,20 @@ def _apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     volatile = any(isinstance(x, Tensor) and x.volatile for x in args)
     recorded = MODES.grad_enabled is True and any(ctx.needs_input_grad) and not volatile
     before = [_state(x) for x in args]
-    recorder = MODES.recorder
-    inputs: list[Value] = []
-    start = 0
-    if recorder is not None:  # before forward, which may change them
-        inputs = [recorder.value_of(x) for x in args if isinstance(x, Tensor)]
-        start = len(recorder.builder.nodes)
+    begun = MODES.interpreter.begin_call([x for x in args if isinstance(x, Tensor)])
     with no_grad():
         result = _forward(cls, ctx, args)
         given = result if isinstance(result, tuple) else (result,)
         outputs = _results(cls, ctx, args, given)
-    if recorder is not None:
-        results = [y for y in outputs if isinstance(y, Tensor)]
+    results = [y for y in outputs if isinstance(y, Tensor)]
+
+    def described() -> tuple[Form | None, Callable[[Sequence[Any]], Any]]:
         dirty = {id(x) for x in ctx._dirty}
         changed = tuple(id(x) in dirty for x in args)
         constants = tuple(_TENSOR if isinstance(x, Tensor) else x for x in args)
-        again = functools.partial(_again, cls, constants, changed)
-        recorder.note_call(start, cls.__name__, inputs, results, form_of(cls, args, results), again)
+        return form_of(cls, args, results), functools.partial(_again, cls, constants, changed)
+
+    MODES.interpreter.end_call(begun, cls.__name__, results, described)
     _check_changes(cls, ctx, args, before, given, recorded)
     for y in outputs if volatile else ():
         if isinstance(y, Tensor):
@@ -218,8 +215,7 @@ def _state(x: Any) -> Any:
     """What tells whether an argument was changed in place."""
     if not isinstance(x, Tensor):
         return None
-    recorder = MODES.recorder
-    return x._version if recorder is None else recorder.value_of(x)
+    return MODES.interpreter.version_of(x)
 
 
 def _check_changes(
@@ -249,7 +245,10 @@ def _check_changes(
                 require_changeable(x, args)
             except TracerError as error:
                 raise type(error)(f"{name} changes an argument in place: {error}") from None
-        if MODES.recorder is None and x._version == before[arguments.index(id(x))]:
+        if (
+            MODES.interpreter.known_elements(x) is not None
+            and _state(x) == before[arguments.index(id(x))]
+        ):
             x.count_change()  # through its array
     marked = {id(x) for x in ctx._dirty}
     for number, (x, state) in enumerate(zip(args, before, strict=True)):

@@ -14,11 +14,10 @@ import numpy as np
 from ops.errors import GradError
 from ops.types import Type, broadcast_shapes, is_floating, short
 from tracer.autograd.graph import Packed, packed
-from tracer.autograd.tape import Node, as_it_was, changed_at, edge_of, next_sequence, with_history
+from tracer.autograd.tape import Node, as_saved, edge_of, next_sequence, with_history
 from tracer.dispatch.apply import BUILDER, Unsaved
 from tracer.dispatch.view_updates import frozen
 from tracer.functions.creation import as_tensor
-from tracer.ir.graph import Value
 from tracer.tensors.modes import MODES, here
 from tracer.tensors.tensor import Tensor
 
@@ -33,11 +32,10 @@ class SavedTensor:
     __slots__ = ("edge", "inference", "number", "state", "tensor")
 
     def __init__(self, tensor: Tensor, number: int | None = None) -> None:
-        recorder = MODES.recorder
         self.number = number
         self.tensor = packed(tensor if number is None else frozen(tensor))
         self.inference = tensor.is_inference()
-        self.state: Any = tensor._version if recorder is None else recorder.value_of(tensor)
+        self.state: Any = MODES.interpreter.version_of(tensor)
         self.edge = edge_of(tensor) if number is None else None
 
     def require_history(self, name: str) -> None:
@@ -50,19 +48,15 @@ class SavedTensor:
 
     def value(self, node: FunctionNode | None, name: str, source: str) -> Tensor:
         """The Tensor with the value that it had. In a trace that is at hand; eager it is gone after a change."""
-        x, recorder = self.tensor, MODES.recorder
+        x = self.tensor
         if isinstance(x, Packed):
             x = with_history(x.unpacked(), self.edge)
-        elif isinstance(self.state, Value):
-            if recorder is not None and recorder.value_of(x) is not self.state:
-                x = as_it_was(self.state, self.edge, recorder)
-        elif x._version != self.state or (
-            recorder is not None and recorder.standings.inside(x) is not x
-        ):
-            raise GradError(
-                f"a Tensor {short(x.type)} that {name} at {source} saved for backward was changed in place after "
-                f"that{changed_at(x)}, and its gradient needs the old value; change it after backward(), or make a new "
-                "Tensor instead"
+        else:
+            x = as_saved(
+                x,
+                self.state,
+                self.edge,
+                lambda x: f"a Tensor {short(x.type)} that {name} at {source} saved for backward",
             )
         if self.number is not None and node is not None and node.differentiable[self.number]:
             x = frozen(x)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ops.errors import ArgumentError, GradError, TraceError
 from ops.types import Type, short
-from tracer.core.source_lines import located, name_of, user_line
+from tracer.core.source_lines import located, name_of
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
@@ -46,12 +46,10 @@ class HookTable(dict[int, Any]):
 
     def add(self, hook: Any, prepend: bool = False) -> RemovableHandle:
         """Register a function, behind the others or before them."""
-        recorder = MODES.recorder
         handle = RemovableHandle(self, next(_ids))
         if self.watched:
             REGISTRATIONS.count += 1
-            if recorder is not None:
-                recorder.hooks.append((handle, user_line()))
+            MODES.interpreter.hook_registered(handle)
         if prepend:
             others = list(self.items())
             self.clear()
@@ -112,11 +110,11 @@ class RemovableHandle:
 
     def remove(self) -> None:
         """Take the hook away. Raises `TraceError` for a hook from outside while a function is traced."""
-        table, recorder = self._table(), MODES.recorder
+        table = self._table()
         if table is None or self.id not in table:
             return
         if table.watched:
-            if recorder is not None and not any(h is self for h, _ in recorder.hooks):
+            if not MODES.interpreter.hook_removable(self):
                 raise located(
                     TraceError(
                         "a hook that was registered outside is removed while a function is traced: the compiled program "
@@ -319,13 +317,14 @@ def accumulator_of(leaf: Tensor) -> AccumulateGrad:
     """The end of the history in a leaf; always the same one."""
     found = leaf._accumulator
     if found is None:
-        recorder = MODES.recorder
-        if recorder is not None and id(leaf) in recorder.arguments:
-            found = accumulator_of(recorder.arguments[id(leaf)][1])
+        argument = MODES.interpreter.argument_of(leaf)
+        if argument is not None and argument is not leaf:
+            found = accumulator_of(argument)
         else:
             found = AccumulateGrad(leaf, watched=not leaf.is_symbolic)
         leaf._accumulator = found
-    return found
+    accumulator: AccumulateGrad = found
+    return accumulator
 
 
 def register_on_tensor(tensor: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
@@ -340,7 +339,8 @@ def register_on_tensor(tensor: Tensor, hook: Callable[..., Any]) -> RemovableHan
     now = tensor._current()
     if now._grad_fn is None:
         return accumulator_of(tensor).hooks.table(0).add(hook)
-    return now._grad_fn.waiting().table(now.output_number).add(hook)
+    table: HookTable = now._grad_fn.waiting().table(now.output_number)
+    return table.add(hook)
 
 
 def register_after_accumulation(tensor: Tensor, hook: Callable[..., Any]) -> RemovableHandle:

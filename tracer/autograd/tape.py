@@ -21,8 +21,8 @@ from tracer.autograd.hooks import (
     accumulator_of,
     require_callable,
 )
-from tracer.dispatch.apply import BUILDER, Unsaved
-from tracer.dispatch.view_updates import HISTORY, frozen, snapshot
+from tracer.dispatch.apply import BUILDER, Unsaved, attach_history_with
+from tracer.dispatch.view_updates import HISTORY, frozen
 from tracer.ir.graph import GraphBuilder, Value
 from tracer.tensors.modes import INFERENCE, MODES, here
 from tracer.tensors.tensor import Tensor
@@ -74,7 +74,7 @@ class Node:
             ]
         )
         # `states`: what tells whether a saved operand or result is changed in place later: its version, or its value in a trace
-        recorder = MODES.recorder
+        version_of = MODES.interpreter.version_of
         saved_inputs: list[Any] = []
         saved_outputs: list[Any] = []
         states: list[Any] = []
@@ -88,18 +88,16 @@ class Node:
                     f"{op.name} keeps its operand {short(x.type)} for the gradient, but that was made in inference mode; "
                     "use x.clone() of it"
                 )
-            if recorder is not None:
-                states.append(recorder.value_of(x))
-            else:
-                states.append(x._version)
-                if x._view is not None and not (x._requires_grad is True and x._grad_fn is None):
-                    x = snapshot(x)  # without its base, whose history may come to lead here
+            states.append(version_of(x))
+            if x._view is not None and not (x._requires_grad is True and x._grad_fn is None):
+                x = MODES.interpreter.without_base(x)
             saved_inputs.append(x)
         for y, keep in zip(outputs, keep_outputs, strict=True):
             # without its history, which is this node: no cycle
             saved_outputs.append(frozen(y) if keep else Unsaved(y.type))
-            if recorder is None:
-                states.append(y._version if keep else None)
+            # in a trace the value that it stands for now is never another one
+            version = version_of(y) if keep else None
+            states.append(version if isinstance(version, int) else None)
         self.inputs: tuple[Any, ...] = tuple(saved_inputs)
         self.outputs: tuple[Any, ...] = tuple(saved_outputs)
         self.states: tuple[Any, ...] = tuple(states)
@@ -165,29 +163,17 @@ class Node:
 
     def saved_inputs(self) -> tuple[Any, ...]:
         """The inputs with the values that they had. In a trace these are at hand; eager they are gone after a change."""
-        recorder = MODES.recorder
-        result = []
-        for x, state in zip((*self.inputs, *self.outputs), self.states, strict=False):
-            if isinstance(state, int) and (
-                x._version != state
-                or (recorder is not None and recorder.standings.inside(x) is not x)
-            ):
-                raise GradError(
-                    f"an operand or result {short(x.type)} of {self.op.name} at {self.origin.source} was changed in place after "
-                    f"that{changed_at(x)}, and its gradient needs the old value; change it after backward(), or make a new "
-                    "Tensor instead"
-                )
-        for x, state, edge in zip(self.inputs, self.states, self.edges, strict=False):
-            if (
-                isinstance(state, Value)
-                and recorder is not None
-                and recorder.value_of(x) is not state
-            ):
-                x = as_it_was(state, edge, recorder)
-            elif isinstance(x, Packed):
-                x = with_history(x.unpacked(), edge)
-            result.append(x)
-        return tuple(result)
+        for y, version in zip(self.outputs, self.states[len(self.inputs) :], strict=False):
+            as_saved(y, version, None, self._described)
+        return tuple(
+            with_history(x.unpacked(), edge)
+            if isinstance(x, Packed)
+            else as_saved(x, version, edge, self._described)
+            for x, version, edge in zip(self.inputs, self.states, self.edges, strict=False)
+        )
+
+    def _described(self, x: Tensor) -> str:
+        return f"an operand or result {short(x.type)} of {self.op.name} at {self.origin.source}"
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Cotangents of the inputs."""
@@ -221,16 +207,24 @@ class Node:
 
 def edge_of(x: Tensor) -> Any:
     """Where x's gradient goes: to the node and the number of its output, or to the leaf x; None if none is wanted."""
-    if x._view is not None or MODES.recorder is not None:
-        x = x._current()
+    x = MODES.interpreter.current(x)
     if x._grad_fn is not None:
         return x._grad_fn, x.output_number
     return x if x._requires_grad is True else None
 
 
-def as_it_was(value: Value, edge: Any, recorder: Any) -> Tensor:
-    """An operand of a trace that was changed since, with the value and the history that it had."""
-    return with_history(Tensor.of_value(value, recorder), edge)
+def as_saved(x: Any, version: Any, edge: Any, what: Callable[[Tensor], str]) -> Any:
+    """A saved Tensor with the elements and the history that it had. Raises `GradError`, which says `what` it is, where they are
+    gone. `version`: None for what has no elements."""
+    if version is None:
+        return x
+    then = MODES.interpreter.at_version(x, version)
+    if then is None:
+        raise GradError(
+            f"{what(x)} was changed in place after that{changed_at(x)}, and its gradient needs the old value; change it after "
+            "backward(), or make a new Tensor instead"
+        )
+    return x if then is x else with_history(then, edge)
 
 
 def with_history(old: Tensor, edge: Any) -> Tensor:
@@ -299,3 +293,6 @@ def attach(
     for number, y in enumerate(outputs):
         if is_floating(y.type.dtype):
             y._requires_grad, y._grad_fn, y.output_number = True, node, number
+
+
+attach_history_with(attach)

@@ -5,19 +5,18 @@ Knows no memory and no operators; how a history is walked is `tracer.autograd`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ops.errors import GradError
 from ops.types import is_floating, short
+from tracer.autograd.engine import backward
+from tracer.autograd.hooks import RemovableHandle, register_after_accumulation, register_on_tensor
+from tracer.autograd.tape import Node as HistoryNode
 from tracer.core.source_lines import located
+from tracer.tensors.methods import attach_to
 from tracer.tensors.modes import INFERENCE, MODES, Flag, Untracked, untracked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tracer.autograd.hooks import RemovableHandle
-    from tracer.autograd.tape import Node as HistoryNode
-    from tracer.tensors.tensor import Tensor
+from tracer.tensors.tensor import Tensor
 
 
 class GradientMethods:
@@ -77,10 +76,7 @@ class GradientMethods:
 
     def _flag(self: Any, flag: Flag) -> None:
         """Change the flag; what a trace changes outside of it is changed when the program has run."""
-        if MODES.recorder is not None:
-            MODES.recorder.standings.set_flag(self, flag)
-        else:
-            self._set_flag(flag)
+        MODES.interpreter.set_flag(self, flag)
 
     def _set_flag(self: Any, flag: Flag) -> None:
         """Change the flag. What requires no gradient has no history."""
@@ -88,19 +84,13 @@ class GradientMethods:
         self._grad_fn = self._grad_fn if flag is True else None  # set from now on: read often
 
     def _flag_now(self: Any) -> Flag:
-        if self._view is not None or MODES.recorder is not None:
-            current: Flag = self._current()._requires_grad
-            return current
-        flag: Flag = self._requires_grad
+        flag: Flag = MODES.interpreter.current(self)._requires_grad
         return flag
 
     @property
     def grad_fn(self: Any) -> HistoryNode | None:
         """The recorded operation that made this; None for leaves."""
-        if self._view is not None or MODES.recorder is not None:
-            current: HistoryNode | None = self._current()._grad_fn
-            return current
-        node: HistoryNode | None = self._grad_fn
+        node: HistoryNode | None = MODES.interpreter.current(self)._grad_fn
         return node
 
     @grad_fn.setter
@@ -108,9 +98,7 @@ class GradientMethods:
         self._grad_fn = node
 
     def _current(self: Any) -> Tensor:
-        from tracer.dispatch.view_updates import current
-
-        return current(self)
+        return MODES.interpreter.current(self)
 
     def requires_grad_(self: Any, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` and return self."""
@@ -130,12 +118,11 @@ class GradientMethods:
     @property
     def grad(self: Any) -> Tensor | None:
         """The gradient accumulated by `backward`, or None."""
-        recorder = MODES.recorder
-        return self._grad if recorder is None else recorder.read_grad(self)
+        return MODES.interpreter.grad_of(self)
 
     @grad.setter
     def grad(self: Any, value: Tensor | None) -> None:
-        is_tensor = isinstance(value, GradientMethods)
+        is_tensor = isinstance(value, Tensor)
         if value is not None and (not is_tensor or value.type.strong() != self.type.strong()):
             got = short(value.type) if is_tensor else type(value).__name__
             raise located(
@@ -143,11 +130,7 @@ class GradientMethods:
                     f"a gradient must be {short(self.type)} like its Tensor, or None, got {got}"
                 )
             )
-        recorder = MODES.recorder
-        if recorder is None:
-            self._grad = value
-        else:
-            recorder.write_grad(self, value)
+        MODES.interpreter.set_grad(self, value)
 
     def detach_(self: Any) -> Tensor:
         """Drop the history of this Tensor, so that it is a leaf. Raises `GradError` for a view, whose base has it."""
@@ -173,8 +156,6 @@ class GradientMethods:
         `gradient`: of this, 1 for a Tensor of one element. `retain_graph`: whether it may be called again; as `create_graph`
         unless given.
         """
-        from tracer.autograd.engine import backward
-
         backward([self], [gradient], retain_graph, create_graph, inputs)
 
     def retain_grad(self: Any) -> None:
@@ -193,14 +174,13 @@ class GradientMethods:
         Hooks run in the order in which they were registered, before `.grad` is written. The handle's `remove()` takes it
         away. Raises `GradError` if this requires no gradient.
         """
-        from tracer.autograd.hooks import register_on_tensor
-
         return register_on_tensor(self, hook)
 
     def register_post_accumulate_grad_hook(
         self: Any, hook: Callable[[Tensor], None]
     ) -> RemovableHandle:
         """`hook(leaf)` runs when a backward has written `.grad` of this leaf. Raises `GradError` for what is no leaf."""
-        from tracer.autograd.hooks import register_after_accumulation
-
         return register_after_accumulation(self, hook)
+
+
+attach_to(Tensor, (GradientMethods,))

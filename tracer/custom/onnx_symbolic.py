@@ -15,8 +15,9 @@ from ops.dims import Dim
 from ops.errors import ArgumentError, ExportError, TracerError
 from ops.forms import SUFFIXES, Form, FormNode, Operand, Reference
 from ops.types import Type
-from tracer.functions.creation import array_of
-from tracer.tensors.modes import MODES
+from tracer.dispatch.eager import EAGER
+from tracer.tensors.from_data import array_of
+from tracer.tensors.modes import interpreted_by
 from tracer.tensors.tensor import Tensor
 
 
@@ -174,14 +175,12 @@ def build_form(symbolic: Callable[..., Any], name: str, inputs: Sequence[Any], w
     g = SymbolicGraph()
     values = [g.input(x) if isinstance(x, Type) else x for x in inputs]
     count = sum(isinstance(x, Type) for x in inputs)
-    recorder, MODES.recorder = MODES.recorder, None
     try:
-        return g.form(count, symbolic(g, *values), wanted)
+        with interpreted_by(EAGER):
+            return g.form(count, symbolic(g, *values), wanted)
     except Exception as error:
         kind = "" if isinstance(error, TracerError) else f"{type(error).__name__}: "
         return Form(count, problem=f"{name}.symbolic failed: {kind}{error}")
-    finally:
-        MODES.recorder = recorder
 
 
 def form_of(function: Any, args: Sequence[Any], results: Sequence[Tensor]) -> Form | None:

@@ -82,8 +82,9 @@ def known_elements(given: Any, x: Tensor) -> np.ndarray[Any, Any] | None:
 
     Of a number or list always, of a Tensor when it is no trace's.
     """
-    if MODES.recorder is None:
-        return x.array
+    known = MODES.interpreter.known_elements(x)
+    if known is not None:
+        return known
     if number_type(given) is not None or (
         isinstance(given, list | tuple) and not has_tensors(given)
     ):

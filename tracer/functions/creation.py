@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ops.dims import Dim
-from ops.errors import ArgumentError, DTypeError, ShapeError
-from ops.reference import as_dtype
-from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, numpy_dtype
-from tracer.dispatch.apply import apply, constant
+from ops.errors import ArgumentError, ShapeError
+from ops.promotion import result_type
+from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, short
+from tracer.dispatch.apply import apply
 from tracer.functions.public import public
+from tracer.tensors.from_data import array_of
 from tracer.tensors.modes import INFERENCE, MODES
 from tracer.tensors.tensor import Tensor
 
@@ -25,54 +26,6 @@ Shape = Size | Sequence[Size]
 
 
 # ---- from data -----------------------------------------------------------------------------------
-
-
-def array_of(data: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """A fresh array of data: Python floats give float32, ints int64, arrays keep their type."""
-    if isinstance(data, Tensor):
-        data = data.array
-    try:
-        array = np.array(data)
-    except ValueError as error:
-        raise ArgumentError(
-            f"not an array: nested sequences of unequal lengths ({error})"
-        ) from None
-    if array.dtype == object and (large := _large_integer(array)) is not None:
-        if dtype is None or not is_floating(dtype_name(dtype)):
-            raise DTypeError(
-                f"a Python integer of {large.bit_length()} bits fits no integer type; pass it as a float, or "
-                "dtype=tracer.float32"
-            )
-        array = array.astype(np.float64)
-    if array.dtype.kind not in "biufV" or array.dtype.names:
-        raise DTypeError(
-            f"expected numbers, got {type(data).__name__} with NumPy dtype {array.dtype}; "
-            "a Tensor holds bools, integers or floats"
-        )
-    name = dtype_name(array.dtype)
-    array = array.astype(numpy_dtype(name), copy=False)  # native byte order
-    if dtype is not None:
-        wanted = dtype_name(dtype)
-        if wanted == name:
-            return array
-        return np.asarray(array != 0) if wanted == "bool" else np.array(as_dtype(array, wanted))
-    python_numbers = not isinstance(data, np.ndarray | np.generic) and not _has_arrays(data)
-    if name == "float64" and python_numbers:
-        return array.astype(numpy_dtype(DEFAULT_FLOAT))
-    return array
-
-
-def _large_integer(array: np.ndarray[Any, Any]) -> int | None:
-    """The integer for which NumPy has made an array of objects out of numbers; None if it holds other things."""
-    if not all(isinstance(v, int | float) for v in array.flat):
-        return None
-    return next((v for v in array.flat if isinstance(v, int) and not -(2**63) <= v < 2**64), None)
-
-
-def _has_arrays(data: Any) -> bool:
-    while isinstance(data, list | tuple) and data:
-        data = data[0]
-    return isinstance(data, np.ndarray | np.generic)
 
 
 def has_tensors(data: Any) -> bool:
@@ -89,11 +42,7 @@ def has_tensors(data: Any) -> bool:
 
 def fresh(array: np.ndarray[Any, Any]) -> Tensor:
     """A Tensor of an array that nothing else knows; a constant in a trace."""
-    result = (
-        Tensor.of_array(array)
-        if MODES.recorder is None
-        else constant(array, dtype_name(array.dtype))
-    )
+    result = MODES.interpreter.constant(array, dtype_name(array.dtype))
     if MODES.grad_enabled is INFERENCE:
         result._requires_grad = INFERENCE
     return result
@@ -141,14 +90,9 @@ def as_tensor(x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
     if isinstance(x, np.ndarray):
-        dtype_name(x.dtype)
-        if MODES.recorder is not None:
-            return MODES.recorder.value_of_array(x)
-        return Tensor.of_array(x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("=")))
+        return MODES.interpreter.from_array(x)
     if isinstance(x, list | tuple) and has_tensors(x):
-        from tracer.functions.joining import stack
-
-        return stack([as_tensor(item) for item in x])
+        return _stacked([as_tensor(item) for item in x])
     if isinstance(x, bool | int | float | np.generic | list | tuple):
         return fresh(array_of(x))
     if isinstance(x, Dim):
@@ -159,6 +103,20 @@ def as_tensor(x: Any) -> Tensor:
     raise ArgumentError(
         f"expected a Tensor, an array or a number, got {type(x).__name__}: {x!r:.60}"
     )
+
+
+def _stacked(items: list[Tensor]) -> Tensor:
+    """Tensors side by side along a new first axis, as `tracer.stack` has them."""
+    shape = items[0].type.shape
+    if any(x.type.shape != shape for x in items):
+        listed = ", ".join(short(x.type) for x in items[:6])
+        raise ShapeError(
+            f"stack needs operands of one shape, got {listed}; concat joins along an axis that is there"
+        )
+    dtype, weak = result_type(*(x.type for x in items))
+    alike = [x if weak and x.type.dtype == dtype else cast(x, dtype) for x in items]
+    result: Tensor = apply("Concat", *(apply("Unsqueeze", x, axes=(0,)) for x in alike), axis=0)
+    return result
 
 
 def copied(x: Tensor) -> Tensor:
@@ -174,9 +132,7 @@ def copied(x: Tensor) -> Tensor:
 def owned(x: Tensor) -> Tensor:
     """A new Tensor given memory that nothing else shares."""
     x._view = None
-    if MODES.recorder is None and x._array is not None:
-        x._array = np.array(x._array, order="C")
-        x._pointer, x._changes = 0, None
+    MODES.interpreter.own_memory(x)
     return x
 
 

@@ -171,12 +171,13 @@ def one_hot(
     """
     where = as_indices(indices)
     if num_classes is None:
-        if MODES.recorder is not None:
+        known = MODES.interpreter.known_elements(where)
+        if known is None:
             raise TraceError(
                 "one_hot needs num_classes in a traced function: the largest index is not known "
                 "there"
             )
-        num_classes = int(where.array.max()) + 1 if where.numel() else 0
+        num_classes = int(known.max()) + 1 if known.size else 0
     result: Tensor = apply("OneHot", where, depth=num_classes, axis=axis, dtype=dtype_name(dtype))
     return result
 
@@ -229,8 +230,7 @@ def count_of(mask: Tensor, what: str) -> int:
 
     Raises `TraceError` where a trace answers no questions.
     """
-    recorder = MODES.recorder
-    if recorder is None or not recorder.answers(mask):
+    if not MODES.interpreter.guards(mask):
         return int(np.count_nonzero(known_mask(mask, what)))
     return int(
         apply("ReduceSum", cast(mask, "int64"), axes=tuple(range(mask.ndim)), keepdims=False)
@@ -241,8 +241,9 @@ def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[
     """The indices along each axis of a mask's True elements, in row-major order."""
     if not mask.ndim:
         raise ShapeError(f"{what} needs an axis to find indices along, got {short(mask.type)}")
-    if not mask.is_symbolic and MODES.recorder is None:
-        found = np.nonzero(mask.array)
+    elements = MODES.interpreter.known_elements(mask)
+    if elements is not None:
+        found = np.nonzero(elements)
         if size is not None and len(found[0]) != size:
             _positions(mask, size, what)  # says what is wrong
         known = tuple(fresh(np.asarray(k, np.int64)) for k in found)
@@ -260,13 +261,14 @@ def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[
 
 def known_mask(x: Tensor, what: str) -> np.ndarray[Any, Any]:
     """x's elements, where they decide a size. Raises `TraceError` in a trace."""
-    if x.is_symbolic or MODES.recorder is not None:
+    known = MODES.interpreter.known_elements(x)
+    if known is None:
         raise TraceError(
             f"{what} has a result whose size depends on elements of {short(x.type)}, which are not "
             "known while a function is "
             "traced; use tracer.where(mask, x, other), or multiply by the mask"
         )
-    return x.array
+    return known
 
 
 def linear_index(indices: list[Tensor], sizes: list[Any]) -> Tensor:

@@ -141,8 +141,9 @@ def _plain(part: Any) -> Any:
                 raise ArgumentError("a bool without axes selects nothing; use tracer.where")
             return Mask(indices)
         indices = as_indices(indices)
-        if indices.ndim == 0 and not indices.is_symbolic and MODES.recorder is None:
-            return int(indices.array)
+        known = MODES.interpreter.known_elements(indices) if indices.ndim == 0 else None
+        if known is not None:
+            return int(known)
         return indices
     if hasattr(part, "__index__"):
         return int(part.__index__())
@@ -196,8 +197,8 @@ def get_item(x: Tensor, key: Any, size: Size | None = None) -> Tensor:
     indices = [item.what for item in items if isinstance(item.what, Tensor)]
     if indices:
         part = _gathered(x, items)
-        if MODES.recorder is not None and not any(index.ndim for index in indices):
-            MODES.recorder.parts.add(part, x)  # a view where the indices are known
+        if not any(index.ndim for index in indices):
+            MODES.interpreter.picked(part, x)  # a view where the indices are known
         return part
     result, dropped = _sliced(x, items)
     axes = [item for item in items if item.axis is None or item.axis not in dropped]
@@ -251,8 +252,9 @@ def indices_of(x: Tensor, items: Sequence[Item]) -> tuple[list[int], list[Tensor
     for k in places:
         what, axis = items[k].what, items[k].axis
         index = fresh(np.asarray(what, np.int64)) if isinstance(what, int) else what
-        if MODES.recorder is None and axis is not None:
-            checked(index.array, int(x.type.shape[axis]), axis)
+        known = MODES.interpreter.known_elements(index)
+        if known is not None and axis is not None:
+            checked(known, int(x.type.shape[axis]), axis)
         indices.append(index)
     return places, indices
 

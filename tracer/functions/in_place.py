@@ -10,11 +10,10 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ops.errors import ArgumentError, DTypeError, GradError, ShapeError
 from ops.types import is_floating, is_integer, short
 from tracer.dispatch.apply import apply
+from tracer.dispatch.eager import no_room
 from tracer.dispatch.view_updates import current, snapshot, write
 from tracer.functions.creation import as_tensor, cast
 from tracer.tensors.grad_mode import no_grad
@@ -30,8 +29,7 @@ def change(x: Tensor, function: Any, *operands: Any, **options: Any) -> Tensor:
     given = (*operands, *options.values()) if options else operands
     if not require_changeable(x, given):
         return _put(x, function(x, *operands, **options), False)
-    if MODES.recorder is None:
-        writeable(x)
+    MODES.interpreter.require_writeable(x)
     old = snapshot(x)
     new = function(
         old,
@@ -44,10 +42,8 @@ def change(x: Tensor, function: Any, *operands: Any, **options: Any) -> Tensor:
     kept = weakref.ref(old)
     del old
     saved = kept()
-    if saved is not None and MODES.recorder is None:
-        # a gradient rule needs the old elements, which are overwritten now
-        saved._changes = [saved._version, ""]
-        saved._array, saved._block, saved._pointer = saved._data().copy(), None, 0
+    if saved is not None:  # a gradient rule needs the old elements
+        MODES.interpreter.keep_elements(saved)
     write(x, new, recorded=True, fresh=fresh)
     return x
 
@@ -57,15 +53,13 @@ def require_changeable(x: Tensor, operands: Sequence[Any] = ()) -> bool:
 
     Raises `GradError` where a change would spoil gradients, and `ArgumentError` where x cannot be written to.
     """
-    if MODES.recorder is not None:
-        MODES.recorder.parts.change(x)
+    MODES.interpreter.change_begins(x)
     if x.type.weak:
         raise ArgumentError("a Python number is not changed in place; make a new one (x = x + y)")
-    if x._view is not None or MODES.recorder is not None:
-        x = current(x)
+    x = current(x)
     view = x._view
     if view is not None and view.overlaps:
-        raise _no_room(x)
+        raise no_room(x)
     mark = x._requires_grad
     if isinstance(mark, Untracked) and mark.inference and MODES.grad_enabled is not INFERENCE:
         raise GradError(
@@ -85,9 +79,9 @@ def require_history(x: Tensor) -> None:
     """Raise `GradError` where a change of x that is recorded has no history to go on from: a leaf's, a view's of a leaf."""
     x = current(x)
     _require_history(x)
-    view, recorder = x._view, MODES.recorder
-    if recorder is not None and (view is None or view.op is not None):
-        passed = recorder.standings.passed_as(x if view is None else view.base)
+    view = x._view
+    if view is None or view.op is not None:
+        passed = MODES.interpreter.changed_argument(x if view is None else view.base)
         if passed is not None:
             _require_history(passed)
 
@@ -134,25 +128,9 @@ def _fitted(x: Tensor, new: Tensor) -> Tensor:
 
 def _put(x: Tensor, new: Tensor, recorded: bool) -> Tensor:
     new = _fitted(x, new)
-    if MODES.recorder is None:
-        writeable(x)
+    MODES.interpreter.require_writeable(x)
     write(x, new, recorded)
     return x
-
-
-def _no_room(x: Tensor) -> ArgumentError:
-    return ArgumentError(
-        f"{short(x.type)} cannot be changed in place: several of its elements share memory (it was broadcast), or its memory is "
-        "read-only; use x.clone() first"
-    )
-
-
-def writeable(x: Tensor) -> np.ndarray[Any, Any]:
-    """x's memory as an array. Raises `ArgumentError` where it must not be written to."""
-    target = x.array
-    if not target.flags.writeable:
-        raise _no_room(x)
-    return target
 
 
 def update(x: Any, function: Any, other: Any) -> Tensor:
@@ -167,8 +145,7 @@ def copy_into(x: Tensor, source: Any) -> Tensor:
     """x with source's elements, broadcast and converted, in place."""
     new = as_tensor(source)
     recorded = require_changeable(x, (new,))
-    if MODES.recorder is None:
-        writeable(x)
+    MODES.interpreter.require_writeable(x)
     if recorded:
         return _put(x, _spread(x, new), True)
     with no_grad():

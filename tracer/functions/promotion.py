@@ -9,10 +9,9 @@ import numpy as np
 
 from ops.dims import Dim
 from ops.errors import DTypeError
-from ops.operator import ArrayData
 from ops.promotion import floating_type, promote, result_type
-from ops.types import DEFAULT_FLOAT, Type, is_floating, is_integer, numpy_dtype
-from tracer.dispatch.apply import apply, constant
+from ops.types import DEFAULT_FLOAT, Type, is_floating, is_integer
+from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
@@ -68,9 +67,13 @@ def _agree(operands: Sequence[Any], floating: bool) -> bool:
     if not isinstance(first, Tensor):
         return False
     dtype = first.type.dtype
-    return not (floating and not is_floating(dtype)) and all(
-        [isinstance(x, Tensor) and x.type.dtype == dtype and not x.type.weak for x in operands]
-    )
+    for x in operands:
+        if not isinstance(x, Tensor):
+            return False
+        type_ = x.type
+        if type_.dtype != dtype or type_.weak:
+            return False
+    return not floating or is_floating(dtype)
 
 
 def _bring(x: Any, dtype: str, weak: bool) -> Tensor:
@@ -89,12 +92,7 @@ def number(x: bool | int | float, dtype: str, weak: bool = False) -> Tensor:
             f"the Python integer {x} does not fit {dtype} ({info.min} to {info.max}); cast the "
             "other operand to a wider type"
         )
-    if weak and MODES.recorder is not None:
-        result: Tensor = apply(
-            "Constant", value=ArrayData.of(np.asarray(x, numpy_dtype(dtype))), weak=True
-        )
-        return result
-    return constant(x, dtype)
+    return MODES.interpreter.constant(x, dtype, weak)
 
 
 def fits(x: int, dtype: str) -> bool:

@@ -30,7 +30,7 @@ from tracer.functions.getitem import (
     parts_of,
     slices_of,
 )
-from tracer.functions.in_place import change, copy_into, require_changeable, writeable
+from tracer.functions.in_place import change, copy_into, require_changeable
 from tracer.functions.promotion import number, number_type
 from tracer.functions.public import public
 from tracer.tensors.modes import MODES
@@ -221,15 +221,13 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
 
     With a gradient through x and value, and through all views of x. Every key that x[key] takes.
     """
-    if MODES.recorder is not None:
-        MODES.recorder.parts.assign(value)
+    MODES.interpreter.assigned(value)
     new = value_for(x, value)
     keys = [
         part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, Tensor)
     ]
     recorded = require_changeable(x, (new, *keys))
-    if MODES.recorder is None and not recorded:
-        _assign_elements(x, key, new)
+    if not recorded and MODES.interpreter.assign_elements(x, lambda: _assign_elements(x, key, new)):
         return
     if not _is_basic(key):
         change(x, lambda old, part, *_: updated(old, key, part), new, *keys)
@@ -255,7 +253,8 @@ def _is_basic(key: Any) -> bool:
 
 def _assign_elements(x: Tensor, key: Any, new: Tensor) -> None:
     """The same in memory, where no gradient is concerned."""
-    target = writeable(x)
+    MODES.interpreter.require_writeable(x)
+    target = x.array
     parts = key if isinstance(key, tuple) else (key,)
     plain = tuple(part.array if isinstance(part, Tensor) else part for part in parts)
     try:
@@ -317,14 +316,16 @@ def masked_scatter(x: Any, mask: Any, source: Any, /) -> Tensor:
     shape = broadcast_shapes(x.type.shape, where.type.shape)
     x, where = BUILDER.expand(x, shape), BUILDER.expand(where, shape)
     if src.type.size == 0:
-        if MODES.recorder is None and not where.array.any():
+        mask = MODES.interpreter.known_elements(where)
+        if mask is not None and not mask.any():
             nothing: Tensor = apply("Where", where, BUILDER.like(0, x), x)
             return nothing
         raise ShapeError("masked_scatter: source has no elements to put where the mask holds")
     line = BUILDER.reshape(where, (dims.product(shape),))
     rank = apply("CumSum", cast(line, "int64"), axis=0, exclusive=True)
-    if MODES.recorder is None:
-        needed = int(where.array.sum())
+    mask = MODES.interpreter.known_elements(where)
+    if mask is not None:
+        needed = int(mask.sum())
         if needed > int(src.type.size):
             raise ShapeError(
                 f"masked_scatter: the mask holds at {needed} elements, but source has only "

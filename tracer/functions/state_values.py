@@ -21,19 +21,6 @@ from tracer.tensors.tensor import Tensor
 Array = np.ndarray[Any, Any]
 
 
-def outside_traces(what: str) -> None:
-    """Raise `TraceError` while a function is traced: a program would not repeat what is done."""
-    if MODES.recorder is not None:
-        from tracer.core.source_lines import located
-
-        raise located(
-            TraceError(
-                f"{what} while a function is traced: the compiled program would not repeat it. "
-                "Move this out of the traced function"
-            )
-        )
-
-
 def array_of_value(what: str, value: Any) -> Array:
     """The array of a saved value. Raises `DTypeError` for what holds no numbers."""
     if isinstance(value, Tensor):
@@ -85,17 +72,12 @@ def write(pairs: Iterable[tuple[Tensor, Array]]) -> None:
 
 def scalar(container: Any, key: Any) -> Any:
     """container[key]: a Python number, in a trace a value that follows later changes of it."""
-    number = container[key]
-    if MODES.recorder is None or not isinstance(number, float):
-        return number
-    return MODES.recorder.scalar(container, key)
+    return MODES.interpreter.scalar(container, key)
 
 
 def is_nonzero(container: Any, key: str) -> bool:
     """Whether container[key] is not 0; in a trace checked again at each call."""
-    if MODES.recorder is None:
-        return bool(container[key] != 0)
-    return MODES.recorder.is_nonzero(container, key)
+    return MODES.interpreter.is_nonzero(container, key)
 
 
 def assign(target: Tensor, new: Tensor) -> None:

@@ -22,7 +22,7 @@ def write_out(out: Any, result: Tensor, name: str) -> Any:
     """The result written to `out=`: a Tensor, or outside of traces an array."""
     if isinstance(out, Tensor):
         return copy_into(out, result)
-    if MODES.recorder is not None:
+    if MODES.interpreter.known_elements(result) is None:
         raise TraceError(
             f"{name} writes into a NumPy array, which is not recorded; use the result instead of "
             "out="

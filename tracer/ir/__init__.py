@@ -8,6 +8,12 @@ from __future__ import annotations
 import typing as _typing
 
 from tracer.core.lazy_imports import lazily as _lazily
+from tracer.ir.graph import Graph as Graph
+from tracer.ir.graph import GraphBuilder as GraphBuilder
+from tracer.ir.graph import Node as Node
+from tracer.ir.graph import Origin as Origin
+from tracer.ir.graph import Value as Value
+from tracer.ir.interpreter import interpret as interpret
 from tracer.ir.literals import INLINE_LIMIT as INLINE_LIMIT
 from tracer.ir.literals import digest as digest
 from tracer.ir.printer import constants as constants
@@ -20,6 +26,7 @@ from tracer.ir.symbols import bind as bind
 from tracer.ir.symbols import places as places
 from tracer.ir.verifier import verify as verify
 
+Graph.__str__ = to_text  # type: ignore[method-assign, assignment]  # the printer knows graphs, not the other way round
 if _typing.TYPE_CHECKING:
     from tracer.ir.parser import parse as parse
 else:

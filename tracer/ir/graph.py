@@ -85,11 +85,6 @@ class Graph:
         if not self.input_names:
             object.__setattr__(self, "input_names", ("",) * len(self.inputs))
 
-    def __str__(self) -> str:
-        from tracer.ir import to_text
-
-        return to_text(self)
-
     def __repr__(self) -> str:
         return (
             f"<graph {self.name or 'unnamed'}: {len(self.inputs)} inputs, {len(self.nodes)} nodes>"

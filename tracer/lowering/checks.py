@@ -6,8 +6,8 @@ an error with the line and leaves all state as it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,8 +16,15 @@ from ops.compute import Gather, Host, Scatter
 from ops.errors import BoundsError, ShapeError, TracerError
 from tracer.ir.graph import Graph, GraphBuilder, Node, Value, used
 
-if TYPE_CHECKING:
-    from tracer.runtime.executable import Executable
+
+class RunnableProgram(Protocol):
+    """What an `IndexCheck` runs: a graph made ready to run."""
+
+    workspace: int
+    call: Callable[..., Any]
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """The results for these inputs."""
 
 
 class IndexCheck:
@@ -26,7 +33,7 @@ class IndexCheck:
     Raises `BoundsError` naming the operator and the line.
     """
 
-    def __init__(self, executable: Executable, nodes: list[tuple[Node, int]]) -> None:
+    def __init__(self, executable: RunnableProgram, nodes: list[tuple[Node, int]]) -> None:
         self.nodes, self.executable = nodes, executable
 
     def __call__(self, inputs: Sequence[Any]) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 
 from ops.compute import Constant, Replacement, Size, Strided, View
 from ops.movement import contiguous_strides
+from ops.operator import run_reference
 from ops.types import Type
-from tracer.dispatch.apply import run_reference
 from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.accesses import Accesses
 from tracer.lowering.fuse import Fusion

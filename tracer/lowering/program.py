@@ -19,8 +19,8 @@ from codegen.runtime import AddressOf, HostCall, Row, Slot
 from codegen.toolchain.kernel_store import Kernel
 from ops.compute import Host
 from ops.errors import ArgumentError, TracerError
+from ops.operator import run_reference
 from tracer.core.config import CONFIG
-from tracer.dispatch.apply import run_reference
 from tracer.ir.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.memory_plan import plan_memory

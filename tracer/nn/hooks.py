@@ -356,4 +356,4 @@ def _refuse_changes(passed: Sequence[Tensor], marks: Sequence[Any], module: Any)
 
 def _mark(x: Tensor) -> Any:
     """What is another one after a change in place."""
-    return x._version if MODES.recorder is None else MODES.recorder.value_of(x)
+    return MODES.interpreter.version_of(x)

@@ -107,8 +107,8 @@ class _Classes:
                 f"{self.name}: predictions {short(self.x.type)} need classes of shape {expected}, "
                 f"got {short(found)}{hint}"
             )
-        if MODES.recorder is None and isinstance(self.count, int):
-            labels = self.target.array
+        labels = MODES.interpreter.known_elements(self.target)
+        if labels is not None and isinstance(self.count, int):
             wrong = labels[(labels != self.ignore_index) & ((labels < 0) | (labels >= self.count))]
             if wrong.size:
                 raise BoundsError(
@@ -340,8 +340,9 @@ def binary_cross_entropy(
     """
     _check_reduction(reduction)
     p, y = _pair("binary_cross_entropy", input, target)
-    if MODES.recorder is None:
-        outside = p.array[(p.array < 0) | (p.array > 1)]
+    known = MODES.interpreter.known_elements(p)
+    if known is not None:
+        outside = known[(known < 0) | (known > 1)]
         if outside.size:
             raise ArgumentError(
                 f"binary_cross_entropy takes probabilities from 0 to 1, got {float(outside[0])}; "

@@ -11,10 +11,10 @@ from ops.errors import ArgumentError, DTypeError, TraceError
 from ops.types import dtype_name, is_floating, short
 from tracer.core.source_lines import located
 from tracer.functions.public import public
-from tracer.functions.state_values import Array, fitted, outside_traces, require_writable, write
+from tracer.functions.state_values import Array, fitted, require_writable, write
 from tracer.nn.hooks import HookedModule, call_with_hooks
 from tracer.nn.tree import ModuleTree
-from tracer.tensors.modes import MODES
+from tracer.tensors.modes import MODES, outside_traces
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Tensor
 
@@ -53,12 +53,11 @@ class Module(ModuleTree, HookedModule):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` between hooks; in a trace its nodes carry the module's path."""
-        recorder, hooks = MODES.recorder, self.__dict__.get("_hooks")
-        if recorder is None:
+        hooks = self.__dict__.get("_hooks")
+        if not MODES.interpreter.module_begins(self):
             if hooks is None:
                 return self.forward(*args, **kwargs)
             return call_with_hooks(self, hooks, args, kwargs)
-        self._register(recorder.modules)
         before, parents = MODES.scope, MODES.modules
         name = self._name_below(parents[-1] if parents else None)
         kind = type(self).__name__
@@ -71,18 +70,9 @@ class Module(ModuleTree, HookedModule):
         finally:
             MODES.scope, MODES.modules = before, parents
 
-    def _register(self, called: dict[int, Any]) -> None:
-        """Add this module to those that a trace has called.
-
-        And the lists below it, which nobody calls, so that a module replaced in one is noticed.
-        """
-        waiting = [self]
-        while waiting:
-            module = waiting.pop()
-            if id(module) in called:
-                continue
-            called[id(module)] = module
-            waiting += (c for c in module.children() if type(c).forward is Module.forward)
+    def uncalled_children(self) -> list[Module]:
+        """Modules below this one that nobody calls, as lists of modules."""
+        return [c for c in self.children() if type(c).forward is Module.forward]
 
     def _name_below(self, parent: Module | None) -> str | None:
         """The path from a module to this one, None if there is none."""
@@ -120,8 +110,7 @@ class Module(ModuleTree, HookedModule):
                 )
             )
         else:
-            if MODES.recorder is not None:
-                MODES.recorder.note_attribute(own, name)
+            MODES.interpreter.set_attribute_begins(own, name)
             object.__setattr__(self, name, value)
 
     def _register_member(self, kind: str, name: str, value: Any) -> None:
@@ -142,11 +131,8 @@ class Module(ModuleTree, HookedModule):
     def _assign_buffer(self, name: str, value: Tensor | Array) -> None:
         new = value.detach() if isinstance(value, Tensor) else _buffer_of(value)
         new._requires_grad = False  # what it was computed from does not make the module volatile
-        old, recorder = self._buffers[name], MODES.recorder
-        if recorder is None:
-            self._buffers[name] = new
-            return
-        if old is None or old.type != new.type.strong():
+        old = self._buffers[name]
+        if not MODES.interpreter.rebind(self._buffers, name, new):
             raise located(
                 TraceError(
                     f"the buffer {type(self).__name__}.{name} is "
@@ -155,7 +141,6 @@ class Module(ModuleTree, HookedModule):
                     "the same: register the buffer with this type, or cast the value"
                 )
             )
-        recorder.rebind(self._buffers, name, new)
 
     def __getattr__(self, name: str) -> Any:
         for group in _GROUPS:
@@ -243,8 +228,7 @@ class Module(ModuleTree, HookedModule):
     def train(self: _Self, mode: bool = True) -> _Self:
         """Set `training` here and below."""
         for module in self.modules():
-            if MODES.recorder is not None:
-                MODES.recorder.note_attribute(module.__dict__, "training")
+            MODES.interpreter.set_attribute_begins(module.__dict__, "training")
             module.__dict__["training"] = bool(mode)
         return self
 

@@ -21,7 +21,8 @@ from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
 from tracer.tracing.arguments.signature import Call, Leaf, leaf_of
 from tracer.tracing.programs.guards import build_guard
-from tracer.tracing.recording.trace import NeedNumber, record
+from tracer.tracing.recording.trace import record
+from tracer.tracing.recording.trace_records import NeedNumber
 from tracer.tracing.recording.trace_result import ReturnedLeaf, TraceResult
 from tracer.tracing.state.object_paths import Path
 from tracer.tracing.traced_function import TracedFunction

@@ -16,9 +16,10 @@ from ops.types import is_floating, short
 from tracer.core.source_lines import located
 from tracer.functions.creation import cast
 from tracer.functions.public import public
-from tracer.functions.state_values import Array, assign, fitted, outside_traces, write
+from tracer.functions.state_values import Array, assign, fitted, write
 from tracer.optim.options import Options, plain
 from tracer.tensors.grad_mode import enable_grad, no_grad
+from tracer.tensors.modes import outside_traces
 from tracer.tensors.tensor import Tensor
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ops.errors import ArgumentError
 from tracer.core.source_lines import located
-from tracer.functions.state_values import outside_traces
+from tracer.tensors.modes import outside_traces
 
 
 class Options(dict[str, Any]):

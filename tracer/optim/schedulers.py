@@ -12,8 +12,8 @@ from typing import Any
 
 from ops.errors import ArgumentError
 from tracer.core.source_lines import located
-from tracer.functions.state_values import outside_traces
 from tracer.optim.optimizer import Optimizer
+from tracer.tensors.modes import outside_traces
 
 
 class LRScheduler:

@@ -11,8 +11,7 @@ from typing import Any
 
 from ops.compute import Constant, Replacement, Scalar, Strided, View
 from ops.movement import contiguous_strides
-from ops.operator import ArrayData
-from tracer.dispatch.apply import run_reference
+from ops.operator import ArrayData, run_reference
 from tracer.ir.graph import Graph, GraphBuilder, Node, Value, rebuild
 
 Producers = dict[Value, Node]

@@ -186,9 +186,8 @@ def look_for_anomalies(
     known: Any, graph: Graph, inputs: Sequence[Any], forward: Graph | None = None
 ) -> Any:
     """Raise `AnomalyError` for the first value of a graph that is not finite; what has been made for that, for the next call."""
-    from tracer.autograd.anomaly import GraphChecks
-
-    checks = GraphChecks(graph, forward) if known is None else known
+    assert MODES.anomaly is not None
+    checks = MODES.anomaly.of_graph(graph, forward) if known is None else known
     checks(inputs)
     return checks
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ops.errors import ArgumentError, CheckpointError, DTypeError, ShapeError
 from ops.types import Type
 from tracer.functions.public import public
-from tracer.functions.state_values import array_of_value, outside_traces, write
+from tracer.functions.state_values import array_of_value, write
 from tracer.random import Generator, default_generator
 from tracer.serialization.safetensors_file import Array, Path, checked_names, read_file, write_file
+from tracer.tensors.modes import outside_traces
 from tracer.tensors.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Thread-local modes: whether gradients are recorded, the recorder of the running trace, the module path.
+"""Thread-local modes: who computes, whether gradients are recorded, the module path.
 
 Also the marks of Tensors and modes for which gradients are out of the question. Knows neither Tensors nor operators.
 """
@@ -6,15 +6,16 @@ Also the marks of Tensors and modes for which gradients are out of the question.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tracer.core.source_lines import user_line
 from tracer.ir.graph import Origin
 
 if TYPE_CHECKING:
-    from tracer.autograd.anomaly import Checks
-    from tracer.tracing.recording.recorder import Recorder
+    from tracer.tensors.anomaly_mode import AnomalyMode
+    from tracer.tensors.interpreter import Interpreter
 
 
 class Untracked:
@@ -57,14 +58,34 @@ def untracked(volatile: bool, inference: bool) -> Flag:
 
 class _Modes(threading.local):
     grad_enabled: Flag = True  # INFERENCE in inference mode
-    recorder: Recorder | None = None
+    interpreter: Interpreter  # who computes: eager execution, or the recorder of a trace
     scope: tuple[str, ...] = ()
     modules: tuple[Any, ...] = ()
-    anomaly: Checks | None = None  # what anomaly mode looks for; None where it is off
+    anomaly: AnomalyMode | None = None  # what anomaly mode looks for; None where it is off
     packing: tuple[Callable[..., Any], Callable[..., Any]] | None = None  # saved_tensors_hooks
 
 
 MODES = _Modes()
+
+
+def set_default_interpreter(interpreter: Interpreter) -> None:
+    """Say who computes in threads where nobody else does."""
+    _Modes.interpreter = interpreter
+
+
+@contextmanager
+def interpreted_by(interpreter: Interpreter) -> Iterator[Interpreter]:
+    """Inside, another interpreter computes in this thread."""
+    previous, MODES.interpreter = MODES.interpreter, interpreter
+    try:
+        yield interpreter
+    finally:
+        MODES.interpreter = previous
+
+
+def outside_traces(what: str) -> None:
+    """Raise `TraceError` while a function is traced: a program would not repeat what is done."""
+    MODES.interpreter.require_repeatable(what)
 
 
 def here(gradient: bool = False) -> Origin:

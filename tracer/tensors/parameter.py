@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracer.functions.state_values import outside_traces
+from tracer.tensors.modes import outside_traces
 from tracer.tensors.tensor import Tensor
 
 

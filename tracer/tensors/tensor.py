@@ -1,6 +1,6 @@
 """The Tensor: an array in memory, or a value of the trace that is being recorded, with its flags for gradients.
 
-Knows how data is held and nothing of operators: methods and Python operators are attached by `tracer.functions`.
+Knows how data is held and nothing of operators: methods are attached from above, see `tracer.tensors.methods`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ops.dims import Dim
-from ops.errors import GradError, ShapeError, TraceError
-from ops.types import Type, numpy_dtype, short
-from tracer.autograd.tensor_methods import GradientMethods
+from ops.errors import GradError, ShapeError, TraceError, TracerError
+from ops.types import Type, dtype_name, numpy_dtype, short
 from tracer.core.source_lines import located, user_line
-from tracer.tensors.modes import MODES, Flag, untracked
+from tracer.tensors.from_data import array_of
+from tracer.tensors.methods import Methods
+from tracer.tensors.modes import INFERENCE, MODES, Flag, untracked
 
 if TYPE_CHECKING:
-    from tracer.autograd.hooks import AccumulateGrad
-    from tracer.autograd.tape import Node as HistoryNode
-    from tracer.functions.methods.attach import Methods
     from tracer.ir.graph import Value
+    from tracer.tensors.interpreter import Interpreter
     from tracer.tensors.view import View
-    from tracer.tracing.recording.recorder import Recorder
-else:
-    Methods = object  # operators and methods are attached by `tracer.functions.methods`
 
 Array = np.ndarray[Any, Any]
 _INTERNED: dict[Type, Type] = {}
@@ -46,7 +42,7 @@ def is_plain(array: Array) -> bool:
     return bool(flags.c_contiguous and flags.aligned and array.dtype.isnative)
 
 
-class Tensor(GradientMethods, Methods):
+class Tensor(Methods):
     """An n-dimensional array that records what is done to it.
 
     Made by `tracer.tensor` and by operators. `np.asarray(t)` gives its array, NumPy arrays go in wherever a Tensor does.
@@ -74,12 +70,12 @@ class Tensor(GradientMethods, Methods):
     )
     __array_priority__ = 1000
     type: Type
-    _accumulator: AccumulateGrad | None
+    _accumulator: Any  # where the history ends in a leaf, a node of `tracer.autograd`
     _changes: list[Any] | None
     _view: View | None  # how it lies in another Tensor's memory
     _generation: int  # how often its value or history was replaced
     _seen: int  # the base's generation that a view is derived from
-    _grad_fn: HistoryNode | None
+    _grad_fn: Any  # the history node of `tracer.autograd` that made this
     output_number: int
     retains_grad: bool
     _requires_grad: Flag
@@ -87,13 +83,14 @@ class Tensor(GradientMethods, Methods):
     _block: Any
     _pointer: int
     _value: Value | None
-    _recorder: Recorder | None
+    _recorder: Interpreter | None  # whose value it stands for
     _grad: Tensor | None
 
     def __init__(self, data: Any = None, dtype: Any = None, requires_grad: bool = False) -> None:
-        from tracer.functions.creation import array_of, fresh
-
-        made = fresh(array_of(data, dtype))  # in a trace a constant
+        array = array_of(data.array if isinstance(data, Tensor) else data, dtype)
+        made = MODES.interpreter.constant(array, dtype_name(array.dtype))
+        if MODES.grad_enabled is INFERENCE:
+            made._requires_grad = INFERENCE
         self._start(intern(made.type))
         self._array, self._value, self._recorder = made._array, made._value, made._recorder
         if requires_grad:
@@ -123,6 +120,23 @@ class Tensor(GradientMethods, Methods):
         return result
 
     @staticmethod
+    def of_own(array: Array, type_: Type) -> Tensor:
+        """A Tensor of a row-major array that nothing else knows; `type_` is interned."""
+        result = _new(Tensor)
+        result.type = type_
+        result._array = array
+        result._requires_grad = False
+        result._view = None
+        return result
+
+    @staticmethod
+    def without_elements(type_: Type) -> Tensor:
+        """A Tensor with a type and, soon, a history, whose elements nobody asks for."""
+        result = _new(Tensor)
+        result._start(type_)
+        return result
+
+    @staticmethod
     def of_block(block: Any, type_: Type) -> Tensor:
         """A Tensor of a block of memory, row-major; `type_` is interned."""
         result = _new(Tensor)
@@ -134,7 +148,7 @@ class Tensor(GradientMethods, Methods):
         return result
 
     @staticmethod
-    def of_value(value: Value, recorder: Recorder) -> Tensor:
+    def of_value(value: Value, recorder: Interpreter) -> Tensor:
         """A Tensor that stands for a value of a trace."""
         result = Tensor.__new__(Tensor)
         result._start(value.type)
@@ -150,28 +164,16 @@ class Tensor(GradientMethods, Methods):
     @property
     def array(self) -> Array:
         """The data as a NumPy array that shares the Tensor's memory. Raises `TraceError` in a trace."""
-        array = self._array
-        if array is None:
-            if self._block is None:
-                if self._recorder is not MODES.recorder:
-                    raise located(
-                        TraceError(
-                            f"a Tensor {short(self.type)} of a trace that is over is used; it has no data: return it from the "
-                            "traced function instead of keeping it in a variable, an attribute or a cache"
-                        )
-                    )
-                raise located(
-                    TraceError(
-                        f"the elements of a traced Tensor {short(self.type)} are not known while its function is traced; "
-                        "compute with tracer's functions, ask for numbers (t.item(), t.tolist()), or move this code out of the "
-                        "traced function"
-                    )
-                )
-            array = self._block.array(self.type.shape, self.type.numpy)
-            self._array = array
-        if MODES.recorder is not None:
-            MODES.recorder.refuse_data(self)
-        return array
+        return MODES.interpreter.elements(self)
+
+    def over(self) -> TracerError:
+        """The error for the use of a Tensor whose trace is over."""
+        return located(
+            TraceError(
+                f"a Tensor {short(self.type)} of a trace that is over is used; it has no data: return it from the "
+                "traced function instead of keeping it in a variable, an attribute or a cache"
+            )
+        )
 
     def numpy(self) -> Array:
         """The data as a NumPy array that shares the Tensor's memory. Raises `GradError` if it requires a gradient."""
@@ -232,22 +234,17 @@ class Tensor(GradientMethods, Methods):
 
     def item(self) -> Any:
         """The only element as a Python number. Raises `ValueError` if there is more than one."""
-        recorder = MODES.recorder
-        return self.array.item() if recorder is None else recorder.answer(self, "t.item()")
+        return MODES.interpreter.answer(self, "t.item()")
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
-        recorder = MODES.recorder
-        return self.array.tolist() if recorder is None else recorder.answer(self, "t.tolist()")
+        return MODES.interpreter.answer(self, "t.tolist()")
 
     def __float__(self) -> float:
-        recorder = MODES.recorder
-        found = self.array.item() if recorder is None else recorder.answer(self, "float(t)")
-        return float(found)
+        return float(MODES.interpreter.answer(self, "float(t)"))
 
     def __int__(self) -> int:
-        recorder = MODES.recorder
-        return int(self.array.item() if recorder is None else recorder.answer(self, "int(t)"))
+        return int(MODES.interpreter.answer(self, "int(t)"))
 
     def __index__(self) -> int:
         if "int" not in self.type.dtype:
@@ -255,8 +252,7 @@ class Tensor(GradientMethods, Methods):
         return int(self)
 
     def __bool__(self) -> bool:
-        recorder = MODES.recorder
-        return bool(self.array if recorder is None else recorder.answer(self, "bool(t)"))
+        return bool(MODES.interpreter.answer(self, "bool(t)"))
 
     def __len__(self) -> int:
         if not self.type.shape:
@@ -325,18 +321,9 @@ class Tensor(GradientMethods, Methods):
 
         Volatile if this is.
         """
-        recorder = MODES.recorder
-        result = (
-            self._frozen()
-            if recorder is None
-            else Tensor.of_value(recorder.value_of(self), recorder)
-        )
+        result = MODES.interpreter.detach(self)
         if self._requires_grad is not True:
             result._requires_grad = self._requires_grad
-        if recorder is not None:
-            from tracer.tensors.view import link_alias
-
-            link_alias(self, result)
         return result
 
     def _frozen(self) -> Tensor:

@@ -114,15 +114,15 @@ def part_of(builder: GraphBuilder, view: View, base: Value) -> Value:
 # ---- making views --------------------------------------------------------------------------------
 
 
-def link(x: Tensor, y: Tensor, op: Operator, attrs: Attributes, number: int) -> bool:
+def link(
+    x: Tensor, y: Tensor, op: Operator, attrs: Attributes, number: int, certain: bool = False
+) -> bool:
     """Note that y, a result of an operator that rearranges, lies in x's memory; False where that takes a copy.
 
-    Eager it is known that the two share memory; whether that counts follows from layouts, so that it is the same in traces.
+    `certain`: the two are known to share memory. Else it follows from layouts, so that it is the same in traces.
     """
     view = x._view
     base, previous = (x, None) if view is None or view.op is None else (view.base, view)
-    array = base._array
-    certain = MODES.recorder is None and (array is None or array.flags.c_contiguous)
     if isinstance(op.compute, Composite):
         steps = _rearrangements(op, attrs, number, x.type)
     else:
@@ -149,9 +149,7 @@ def link_alias(x: Tensor, y: Tensor) -> None:
 
 def _begin(y: Tensor, base: Tensor) -> None:
     """y is what its base says now."""
-    recorder = MODES.recorder
-    if recorder is not None:
-        base = recorder.standings.inside(base)
+    base = MODES.interpreter.shadow_of(base)
     generation = base._generation
     y._seen, base._generation = generation, generation  # set from now on, which is quicker to read
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from ops.errors import ArgumentError, TraceError, TracerError
 from tracer.core.config import CONFIG
 from tracer.core.source_lines import located, name_of
+from tracer.dispatch.eager import EAGER
 from tracer.ir.graph import Graph
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
@@ -22,7 +23,8 @@ from tracer.tracing.programs.cache import Programs, Timings
 from tracer.tracing.programs.compiled_trace import CompiledTrace, SideExit
 from tracer.tracing.programs.fast_call import MISS, fast_call_of
 from tracer.tracing.programs.paths import PathReport
-from tracer.tracing.recording.trace import NeedNumber, record
+from tracer.tracing.recording.trace import record
+from tracer.tracing.recording.trace_records import NeedNumber
 from tracer.tracing.recording.value_guards import ValueGuard
 
 P = ParamSpec("P")
@@ -76,7 +78,7 @@ class TracedFunction(Generic[P, R]):
     # ---- calling
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function's result, from a compiled program; inside another trace the function itself runs."""
-        if MODES.recorder is not None or not CONFIG.jit:
+        if MODES.interpreter is not EAGER or not CONFIG.jit:
             return self._function(*args, **kwargs)
         try:
             if not kwargs:

@@ -1,18 +1,17 @@
 """Python operators and PyTorch's methods, attached to Tensor when `tracer` is imported.
 
 To type checkers, Tensor inherits from `Methods`; at run time its attributes are copied, so that
-`tracer.tensor` need not know functions.
+`tracer.tensors` need not know functions.
 """
 
 from __future__ import annotations
-
-from types import FunctionType
 
 from tracer.functions.methods.elementwise import Conversions, Elementwise
 from tracer.functions.methods.in_place import InPlace
 from tracer.functions.methods.movement import Indexing, Movement
 from tracer.functions.methods.operators import Operators
 from tracer.functions.methods.reductions import Products, Reductions
+from tracer.tensors.methods import attach_to, attributes_of
 from tracer.tensors.tensor import Tensor
 
 FAMILIES = (Operators, Elementwise, Conversions, Reductions, Products, Movement, Indexing, InPlace)
@@ -26,31 +25,11 @@ class Methods(
     __slots__ = ()
 
 
-_CLASS = frozenset(
-    (
-        "__module__",
-        "__doc__",
-        "__slots__",
-        "__qualname__",
-        "__firstlineno__",
-        "__static_attributes__",
-    )
-)
-
-
 def names() -> dict[str, object]:
     """Every attribute that `attach` gives to Tensor."""
-    return {
-        name: value
-        for family in FAMILIES
-        for name, value in vars(family).items()
-        if name not in _CLASS
-    }
+    return attributes_of(FAMILIES)
 
 
 def attach() -> None:
     """Give Tensor its operators and methods."""
-    for name, value in names().items():
-        if isinstance(value, FunctionType) and value.__qualname__ != name:
-            value.__qualname__ = f"{Tensor.__name__}.{name}"  # what errors call it
-        setattr(Tensor, name, value)
+    attach_to(Tensor, FAMILIES)

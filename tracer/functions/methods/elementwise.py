@@ -11,7 +11,6 @@ from ops.types import dtype_name, is_floating
 from tracer.dispatch.view_updates import write
 from tracer.functions import activation, arithmetic, creation, logic, reductions, transcendental
 from tracer.functions.creation import Shape, as_tensor, cast, copied
-from tracer.functions.in_place import writeable
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.tensors.modes import MODES
@@ -336,6 +335,5 @@ def set_data(x: Tensor, value: Any) -> None:
     new = as_tensor(value)
     if new.type.strong() != x.type.strong():
         raise ArgumentError(f"x.data takes a Tensor of x's type {x.type}, got {new.type}")
-    if MODES.recorder is None:
-        writeable(x)
+    MODES.interpreter.require_writeable(x)
     write(x, new.data, recorded=False)

@@ -28,7 +28,7 @@ from tracer.tracing.arguments.signature import Call, Leaf
 from tracer.tracing.programs.guards import build_guard
 from tracer.tracing.programs.staged_executable import EarlyProgram, FailedGuard, StagedExecutable
 from tracer.tracing.recording.output_aliases import Alias
-from tracer.tracing.recording.recorder import held_by
+from tracer.tracing.recording.trace_records import held_by
 from tracer.tracing.recording.trace_result import TraceResult
 from tracer.tracing.recording.value_guards import ValueGuard
 

@@ -24,7 +24,7 @@ from tracer.tracing.arguments.signature import Leaf, history_key
 from tracer.tracing.programs.compiled_trace import UNKNOWN, CompiledTrace, SideExit
 from tracer.tracing.programs.staged_executable import StagedExecutable
 from tracer.tracing.programs.stages import Stage
-from tracer.tracing.recording.recorder import Holder
+from tracer.tracing.recording.trace_records import Holder
 
 MISS = object()
 Resume = Callable[[tuple[Any, ...], SideExit], Any]

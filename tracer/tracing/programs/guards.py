@@ -16,7 +16,7 @@ from tracer.core.source_lines import name_of
 from tracer.random import default_generator
 from tracer.tensors.modes import Untracked
 from tracer.tensors.tensor import Tensor, intern
-from tracer.tracing.recording.recorder import Holder
+from tracer.tracing.recording.trace_records import Holder
 from tracer.tracing.recording.trace_result import TraceResult
 from tracer.tracing.state.code_reads import Found, reads
 from tracer.tracing.state.container_contents import contents_of

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tracer.dispatch.apply import compute
+from tracer.dispatch.eager import EAGER, compute
 from tracer.ir.graph import Graph, Node, Value
 from tracer.ir.interpreter import interpret
-from tracer.tensors.modes import MODES
+from tracer.tensors.modes import interpreted_by
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 256 << 20  # kept between questions; what is dropped is computed again
@@ -32,12 +32,8 @@ class Evaluation:
 
     def __call__(self, value: Value) -> Array:
         """The value's elements. Raises what an operator's reference raises, such as `BoundsError`."""
-        recorder, MODES.recorder = MODES.recorder, None
-        try:
-            with np.errstate(all="ignore"):
-                self._evaluate(value)
-        finally:
-            MODES.recorder = recorder
+        with interpreted_by(EAGER), np.errstate(all="ignore"):
+            self._evaluate(value)
         result = self._known[value]
         while self._bytes > MOST_BYTES:  # the oldest first: a loop goes on from its last turn
             self._bytes -= self._known.pop(next(iter(self._known))).nbytes

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracer.dispatch.view_updates import refresh
 from tracer.ir.graph import GraphBuilder, Node, Value
-from tracer.tensors.modes import Flag
+from tracer.tensors.modes import MODES, Flag
 from tracer.tensors.tensor import Tensor
 from tracer.tensors.view import part_of
 
 if TYPE_CHECKING:
-    from tracer.tracing.recording.recorder import Holder, Recorder
+    from tracer.tracing.recording.recorder import Recorder
+    from tracer.tracing.recording.trace_records import Holder
 
 
 class Flags:
@@ -27,7 +27,7 @@ class Flags:
 
     def __init__(self, tensor: Tensor) -> None:
         if tensor._view is not None:
-            refresh(tensor)
+            MODES.interpreter.refresh(tensor)
         self.tensor, self.flag, self.history = tensor, tensor._requires_grad, tensor._grad_fn
 
     def restore(self) -> None:
@@ -55,7 +55,7 @@ class Standings:
         found = self._pairs.get(id(tensor))
         if found is None:
             if tensor._view is not None:
-                refresh(tensor)
+                self._recorder.refresh(tensor)
             recorder = self._recorder
             # captured, so that its memory is known to the program
             standing = Tensor.of_value(recorder.capture(tensor, tensor.type.strong()), recorder)

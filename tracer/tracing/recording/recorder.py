@@ -7,29 +7,34 @@ program has run, so that an exception leaves everything as it was.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ops.dims import Dim
 from ops.errors import TraceError
-from ops.forms import Form
-from ops.operator import Attributes, Operator, lookup
-from ops.types import Type, short
+from ops.operator import ArrayData, Attributes, Operator, lookup
+from ops.types import Type, dtype_name, numpy_dtype, short
+from tracer.autograd.compiled_backward import replay
 from tracer.autograd.hooks import RemovableHandle
 from tracer.autograd.tape import next_sequence
-from tracer.core.source_lines import located
-from tracer.dispatch.view_updates import refresh
+from tracer.core.source_lines import located, user_line
+from tracer.dispatch.apply import BUILDER, apply_operator
+from tracer.dispatch.eager import EAGER
+from tracer.dispatch.view_updates import give_history, new_history, write_history
 from tracer.ir.call_sites import Site
 from tracer.ir.graph import GraphBuilder, Node, Origin, Value
-from tracer.tensors.modes import MODES, here
-from tracer.tensors.tensor import Tensor
+from tracer.tensors.grad_mode import enable_grad, no_grad
+from tracer.tensors.interpreter import Interpreter
+from tracer.tensors.modes import MODES, Flag, Untracked, here, interpreted_by
+from tracer.tensors.tensor import Array, Tensor
+from tracer.tensors.view import View, link, link_alias, steps_of
 from tracer.tracing.recording.dynamic_index_views import PickedParts
 from tracer.tracing.recording.functionalization import Standings
-from tracer.tracing.state.side_effects import ABSENT, Before, leaves_of
+from tracer.tracing.recording.trace_records import Capture, Holder, NeedNumber, ScalarCapture
+from tracer.tracing.state.side_effects import ABSENT, Before, Change, leaves_of
 
 if TYPE_CHECKING:
     from tracer.tracing.recording.value_guards import Questions
@@ -40,60 +45,13 @@ _DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float
 _PLAIN = (bool, int, float, str, type(None))
 
 
-class Capture:
-    """An outside Tensor or array that the trace read, or (`is_grad`) the gradient of a `Holder`: its first value in the graph.
-
-    `place`: what gives the Tensor that is there now, where the function puts another one at each call.
-    """
-
-    __slots__ = ("is_grad", "object", "place", "value")
-
-    def __init__(self, object_: Any, value: Value, is_grad: bool = False) -> None:
-        self.object, self.value, self.is_grad = object_, value, is_grad
-        self.place: Callable[[], Any] | None = None
-
-    def current(self, leaves: Sequence[Any]) -> Any:
-        """What to read in a call with these argument leaves."""
-        if self.place is not None:
-            return self.place()
-        return held_by(self.object, leaves)._grad if self.is_grad else self.object
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something that a trace has put somewhere: how it is put there and read from there, and what was there before."""
-
-    assign: Callable[[Any], object]
-    read: Callable[[], Any]
-    before: Any
-    now: Any
-
-
 def _is_plain(value: Any) -> bool:
     """Whether it is a number, a string or the like, or a tuple of such, as shapes are."""
     return all(isinstance(x, _PLAIN) for x in (value if isinstance(value, tuple) else (value,)))
 
 
-Holder = Tensor | int
-"""Whose `.grad` is meant: an outside Tensor, or the number of an argument leaf, which is another Tensor at each call."""
-
-
-def held_by(holder: Holder, leaves: Sequence[Any]) -> Any:
-    """The Tensor that a holder is in a call with these argument leaves."""
-    return leaves[holder] if isinstance(holder, int) else holder
-
-
-class ScalarCapture:
-    """A Python number in a container that the trace read as a 0-d value, such as a learning rate."""
-
-    __slots__ = ("container", "key", "value")
-
-    def __init__(self, container: Any, key: Any, value: Value) -> None:
-        self.container, self.key, self.value = container, key, value
-
-
-class Recorder:
-    """The state of one running trace."""
+class Recorder(Interpreter):
+    """Records what runs: the state of one running trace."""
 
     def __init__(self, name: str) -> None:
         self.builder = GraphBuilder(name)
@@ -128,15 +86,31 @@ class Recorder:
         self.made: dict[Value, Node] = {}
 
     # ---- operations
-    def apply(
-        self, op: Operator, inputs: Sequence[Tensor], attrs: Attributes
-    ) -> tuple[Tensor, ...]:
+    def operands(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """See `current`."""
+        return tuple(map(self.current, inputs))
+
+    def apply(self, op: Operator, inputs: tuple[Tensor, ...], attrs: Attributes) -> Any:
         """Record an application."""
         values = [self.value_of(x) for x in inputs]
         result = self.builder.emit(op, values, attrs, origin=self.gradient_origin or here())
         outputs = result if isinstance(result, tuple) else (result,)
         self.made.update(dict.fromkeys(outputs, self.builder.nodes[-1]))
-        return tuple(Tensor.of_value(v, self) for v in outputs)
+        made = tuple([Tensor.of_value(v, self) for v in outputs])
+        if op.is_view:
+            for number, y in enumerate(made):
+                link(inputs[0], y, op, attrs, number)
+        return made
+
+    def constant(self, value: Any, dtype: str, weak: bool = False) -> Tensor:
+        """A constant of the graph."""
+        result: Tensor
+        if weak:
+            array = ArrayData.of(np.asarray(value, numpy_dtype(dtype)))
+            result = BUILDER.op("Constant", value=array, weak=True)
+        else:
+            result = BUILDER.constant(value, dtype)
+        return result
 
     @contextmanager
     def gradient_of(self, node: Any) -> Iterator[None]:
@@ -148,20 +122,31 @@ class Recorder:
         finally:
             self.gradient_origin = before
 
-    def note_call(
-        self,
-        start: int,
-        name: str,
-        inputs: Sequence[Value],
-        results: Sequence[Tensor],
-        form: Form | None,
-        again: Callable[[Sequence[Any]], Any],
-    ) -> None:
-        """What was recorded since there were `start` nodes is one call of a Function on `inputs`; see `tracer.calls`."""
+    def require_inside(self, node: Any) -> None:
+        """See `Interpreter`. What ran before the trace is no part of its program."""
+        if node.sequence < self.history_start:
+            raise TraceError(
+                f"a backward inside a traced function reaches {node.name()} at {node.origin.source}, which ran outside, before "
+                "the call: the compiled program would repeat that call's history. Call backward on the traced function's "
+                "result, compute this inside too, or pass x.detach()"
+            )
+
+    def looks_for_anomalies(self) -> bool:
+        """A program is looked at when it runs."""
+        return False
+
+    def begin_call(self, inputs: list[Tensor]) -> Any:
+        """The values of the inputs, before forward may change them, and how many nodes there are."""
+        return [self.value_of(x) for x in inputs], len(self.builder.nodes)
+
+    def end_call(self, begun: Any, name: str, results: list[Tensor], described: Any) -> None:
+        """Note which nodes are one call; see `tracer.ir.call_sites`."""
+        values, start = begun
         outputs = tuple(map(self.value_of, results))
         nodes = tuple(self.builder.nodes[start:])
         origin = self.gradient_origin or here()
-        self.sites.append(Site(name, origin, nodes, tuple(inputs), outputs, form, again))
+        form, again = described()
+        self.sites.append(Site(name, origin, nodes, tuple(values), outputs, form, again))
 
     # ---- reading what lies outside
     def value_of(self, tensor: Tensor) -> Value:
@@ -169,7 +154,7 @@ class Recorder:
         if tensor._recorder is self and tensor._value is not None:
             self.parts.read(tensor)
             if tensor._view is not None:
-                refresh(tensor)
+                self.refresh(tensor)
             return tensor._value
         if tensor._value is not None:
             raise TraceError(
@@ -181,8 +166,9 @@ class Recorder:
             return self.value_of(standing)
         return self.capture(tensor, tensor.type.strong())
 
-    def value_of_array(self, array: np.ndarray[Any, Any]) -> Tensor:
+    def from_array(self, array: Array) -> Tensor:
         """A NumPy array from outside, captured."""
+        dtype_name(array.dtype)
         value = self.capture(array, Type.of(array))
         if self.questions is not None and not self.questions.many:
             self.lasting.add(value)
@@ -195,22 +181,19 @@ class Recorder:
             found = self.captures[id(object_)] = Capture(object_, Value(type_))
         return found.value
 
-    def scalar(self, container: Any, key: Any) -> Tensor:
-        """container[key], a Python float, as a weak 0-d value that follows later changes."""
-        found = self.scalars.get((id(container), key))
-        if found is None:
-            found = ScalarCapture(container, key, Value(Type("float64", (), True)))
-            self.scalars[(id(container), key)] = found
-        return Tensor.of_value(found.value, self)
-
-    def is_nonzero(self, container: Any, key: str) -> bool:
-        """Whether container[key] is not 0, which decides the program's structure; checked at each call."""
-        result = bool(container[key] != 0)
-        self.flags[id(container), key] = container, key, result
-        return result
-
-    def refuse_data(self, tensor: Tensor) -> None:
-        """Called when somebody asks for the elements of an outside Tensor during the trace."""
+    # ---- what Python asks of values
+    def elements(self, tensor: Tensor) -> Array:
+        """Raises `TraceError`: elements are not known, or would be constants of the program."""
+        if tensor._array is None and tensor._block is None:
+            if tensor._recorder is not self:
+                raise tensor.over()
+            raise located(
+                TraceError(
+                    f"the elements of a traced Tensor {short(tensor.type)} are not known while its function is traced; "
+                    "compute with tracer's functions, ask for numbers (t.item(), t.tolist()), or move this code out of the "
+                    "traced function"
+                )
+            )
         raise located(
             TraceError(
                 f"the elements of {short(tensor.type)} are read while a function is traced: the result would be a "
@@ -219,7 +202,10 @@ class Recorder:
             )
         )
 
-    # ---- what Python asks of values
+    def known_elements(self, tensor: Tensor) -> Array | None:
+        """None are."""
+        return None
+
     def answer(self, tensor: Tensor, asked: str) -> Any:
         """What Python asks of a Tensor while the function is traced, such as "bool(t)"; the answer becomes a guard.
 
@@ -237,15 +223,13 @@ class Recorder:
             )
         return self.questions.ask(value, asked, fixed)
 
-    def answers(self, tensor: Tensor) -> bool:
+    def guards(self, tensor: Tensor) -> bool:
         """Whether Python may ask for the Tensor's elements."""
         fixed = self.need_number(self.value_of(tensor))
         return self.questions is not None and (fixed or self.questions.many)
 
     def need_number(self, value: Value) -> bool:
         """Whether a value depends on nothing that another call could change; `NeedNumber` if on float arguments alone."""
-        from tracer.tracing.recording.trace import NeedNumber
-
         root = self._root_of(value)
         if root >= 0:
             raise NeedNumber(root)
@@ -288,18 +272,206 @@ class Recorder:
         strong: Value = self.builder.op("Cast", value, to=dtype)
         return strong
 
-    # ---- writing
-    def rebind(self, members: dict[str, Any], name: str, new: Tensor) -> None:
-        """members[name] = new while the trace runs, where there is a Tensor of the same type.
+    # ---- which Tensor is meant
+    def shadow_of(self, tensor: Tensor) -> Tensor:
+        """What stands for an outside Tensor that the trace has changed; else the Tensor."""
+        return self.standings.inside(tensor)
+
+    def writable(self, tensor: Tensor) -> Tensor:
+        """What takes changes of a Tensor: what stands for one from outside, until the program has run."""
+        return self.standings.of(tensor)
+
+    def argument_of(self, tensor: Tensor) -> Tensor | None:
+        """The argument that a placeholder stands for."""
+        known = self.arguments.get(id(tensor))
+        return None if known is None else known[1]
+
+    def current(self, tensor: Tensor) -> Tensor:
+        """What stands for the Tensor, where it has a history there: leaves stay themselves, so that gradients find them."""
+        standing = self.standings.inside(tensor)
+        if standing._view is not None:
+            self.refresh(standing)
+        if standing._grad_fn is not None or isinstance(standing._requires_grad, Untracked):
+            return standing
+        return tensor
+
+    def refresh(self, tensor: Tensor) -> None:
+        """Derive views of this trace anew. What the trace does to a base is nothing to views outside of it."""
+        if tensor._recorder is not self:
+            with interpreted_by(EAGER):
+                EAGER.refresh(tensor)
+            return
+        chain = []
+        item = tensor
+        while item._view is not None:
+            chain.append(item)
+            item = self.shadow_of(item._view.base)
+        for item in reversed(chain):
+            view = item._view
+            assert view is not None
+            generation = self.shadow_of(view.base)._generation
+            if item._seen != generation:
+                item._seen = generation
+                self._derive(item, view)
+
+    def _derive(self, x: Tensor, view: View) -> None:
+        """A view of a trace gets its base's new elements, and where it follows also the new history."""
+        follows = view.op is not None and view.recorded
+        with enable_grad() if follows else no_grad():
+            found = view.base  # not what stands for it: a leaf stays itself
+            for step in steps_of(view):
+                assert step.op is not None
+                found = apply_operator(step.op, (found,), step.attrs)
+            x._value = self.value_of(found)
+            if follows:
+                found = self.current(found)
+                if found._requires_grad is not False:
+                    give_history(x, found)
+            else:
+                x._generation += 1
+
+    def alias(self, tensor: Tensor) -> Tensor:
+        """A Tensor of the same value."""
+        return Tensor.of_value(self.value_of(tensor), self)
+
+    def detach(self, tensor: Tensor) -> Tensor:
+        """A Tensor of the same value that follows changes."""
+        result = self.alias(tensor)
+        link_alias(tensor, result)
+        return result
+
+    def version_of(self, tensor: Tensor) -> Any:
+        """Its value."""
+        return self.value_of(tensor)
+
+    def at_version(self, tensor: Tensor, version: Any) -> Tensor | None:
+        """The value that it had is at hand; what eager code saved is gone when it was changed."""
+        if isinstance(version, Value):
+            return tensor if self.value_of(tensor) is version else Tensor.of_value(version, self)
+        if not isinstance(version, int):
+            return tensor
+        unchanged = tensor._version == version and self.shadow_of(tensor) is tensor
+        return tensor if unchanged else None
+
+    # ---- changes in place
+    def write(self, tensor: Tensor, new: Tensor, recorded: bool, fresh: bool) -> None:
+        """A new value for what stands for the Tensor, and for all that shares its memory."""
+        history = new_history(tensor, new, recorded, fresh, BUILDER)
+        write_history(self.standings.of(tensor), history, BUILDER, recorded, self._put)
+
+    def _put(self, target: Tensor, new: Tensor) -> None:
+        target._value = self.value_of(new)
+
+    def set_history(self, tensor: Tensor, node: Any, number: int) -> None:
+        """See `Interpreter`."""
+        made = self.alias(tensor)
+        made._requires_grad, made._grad_fn, made.output_number = True, node, number
+        write_history(self.standings.of(tensor), made, BUILDER, True, self._put)
+
+    def change_begins(self, tensor: Tensor) -> None:
+        """Parts that a traced index picked are copies, so a change of one is watched."""
+        self.parts.change(tensor)
+
+    def require_writeable(self, tensor: Tensor) -> None:
+        """The program looks when it runs."""
+
+    def changed_argument(self, tensor: Tensor) -> Tensor | None:
+        """See `Interpreter`; each call tests that the argument is neither a leaf nor a view of one."""
+        return self.standings.passed_as(tensor)
+
+    def keep_elements(self, tensor: Tensor) -> None:
+        """Values of a graph are never overwritten."""
+
+    def own_memory(self, tensor: Tensor) -> None:
+        """Values of a graph share none."""
+
+    def picked(self, part: Tensor, tensor: Tensor) -> None:
+        """See `tracer.tracing.recording.dynamic_index_views`."""
+        self.parts.add(part, tensor)
+
+    def assigned(self, value: object) -> None:
+        """See `tracer.tracing.recording.dynamic_index_views`."""
+        self.parts.assign(value)
+
+    def assign_elements(self, tensor: Tensor, put: Any) -> bool:
+        """Not before the program runs."""
+        return False
+
+    def without_base(self, tensor: Tensor) -> Tensor:
+        """The Tensor: values of a graph have no base."""
+        return tensor
+
+    def run_graph(self, graph: Any, inputs: list[Tensor], compiled: Any) -> Sequence[Tensor]:
+        """The graph's nodes, recorded."""
+        return replay(graph, inputs, BUILDER)
+
+    def set_flag(self, tensor: Tensor, flag: Flag) -> None:
+        """Inside; of what lies outside when the program has run."""
+        self.standings.set_flag(tensor, flag)
+
+    def own_gradient(self, gradient: Tensor, leaf: Tensor, known: set[int]) -> bool:
+        """Only objects can be shared."""
+        return id(gradient) not in known and not leaf.is_symbolic
+
+    # ---- Python state
+    def hook_registered(self, handle: Any) -> None:
+        """It is removed when the trace is over; the user gets its line if it is still there then."""
+        self.hooks.append((handle, user_line()))
+
+    def hook_removable(self, handle: Any) -> bool:
+        """Those of this trace are."""
+        return any(h is handle for h, _ in self.hooks)
+
+    def module_begins(self, module: Any) -> bool:
+        """Note the module and the lists below it, which nobody calls, so that a module replaced in one is noticed."""
+        waiting = [module]
+        while waiting:
+            item = waiting.pop()
+            if id(item) not in self.modules:
+                self.modules[id(item)] = item
+                waiting += item.uncalled_children()
+        return True
+
+    def require_repeatable(self, what: str, advice: str = "") -> None:
+        """Raises."""
+        raise located(
+            TraceError(
+                f"{what} while a function is traced: the compiled program would not repeat it. "
+                f"{advice or 'Move this out of the traced function'}"
+            )
+        )
+
+    def scalar(self, container: Any, key: Any) -> Any:
+        """A float as a weak 0-d value that follows later changes; other numbers as they are."""
+        number = container[key]
+        if not isinstance(number, float):
+            return number
+        found = self.scalars.get((id(container), key))
+        if found is None:
+            found = ScalarCapture(container, key, Value(Type("float64", (), True)))
+            self.scalars[(id(container), key)] = found
+        return Tensor.of_value(found.value, self)
+
+    def is_nonzero(self, container: Any, key: str) -> bool:
+        """It decides the program's structure, and is checked at each call."""
+        result = bool(container[key] != 0)
+        self.flags[id(container), key] = container, key, result
+        return result
+
+    def rebind(self, members: dict[str, Any], name: str, new: Tensor) -> bool:
+        """members[name] = new while the trace runs, where there is a Tensor of the same type; else False.
 
         When the program runs, that one gets the new value. Until then it keeps its old one, so that names which the function
         has for it mean what they mean without a trace.
         """
         old = members[name]
+        if old is None or old.type != new.type.strong():
+            return False
         if old._recorder is not self and (id(members), name) not in self.rebound:
             self.value_of(old)  # captured: its memory is known to the program
             self.rebound[id(members), name] = members, name, old
         members[name] = new
+        return True
 
     def restore(self) -> list[tuple[Tensor, Tensor]]:
         """Put back what was rebound; (Tensor, new value) of each."""
@@ -310,7 +482,7 @@ class Recorder:
         self.rebound.clear()
         return [(old, new) for old, new in pairs if new is not old]
 
-    def note_attribute(self, members: dict[str, Any], name: str) -> None:
+    def set_attribute_begins(self, members: dict[str, Any], name: str) -> None:
         """A plain attribute of a module is about to be set; it is put back when the trace is over."""
         key = id(members), name
         if key not in self.attributes:
@@ -343,7 +515,7 @@ class Recorder:
         self.attributes.clear()
         return changed
 
-    def read_grad(self, tensor: Tensor) -> Tensor | None:
+    def grad_of(self, tensor: Tensor) -> Tensor | None:
         """tensor.grad as the trace sees it."""
         if id(tensor) in self.grads:
             return self.grads[id(tensor)][1]
@@ -368,7 +540,7 @@ class Recorder:
             if key not in self.grads and self.value_of(gradient) is not capture.value:
                 self.grads[key] = capture.object, gradient
 
-    def write_grad(self, tensor: Tensor, value: Tensor | None) -> None:
+    def set_grad(self, tensor: Tensor, value: Tensor | None) -> None:
         """tensor.grad = value, when the program runs."""
         if id(tensor) in self.arguments:
             self.grads[id(tensor)] = (self.arguments[id(tensor)][0], value)
@@ -387,21 +559,21 @@ def _has_symbols(node: Node) -> bool:
 
 
 class recording:  # noqa: N801 - a context manager
-    """Make a recorder the current one of this thread."""
+    """Make a recorder the interpreter of this thread."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
 
     def __enter__(self) -> Recorder:
-        self.previous = MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules
+        self.previous = MODES.interpreter, MODES.scope, MODES.grad_enabled, MODES.modules
         self.packing, MODES.packing = MODES.packing, None
-        MODES.recorder, MODES.scope, MODES.modules = self.recorder, (), ()
+        MODES.interpreter, MODES.scope, MODES.modules = self.recorder, (), ()
         return self.recorder
 
     def __exit__(self, *_: object) -> None:
         for handle, _line in self.recorder.hooks:
             handle.remove()
-        MODES.recorder, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
+        MODES.interpreter, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
         MODES.packing = self.packing
         self.recorder.restore()
         self.recorder.standings.restore_flags()

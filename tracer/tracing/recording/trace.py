@@ -21,8 +21,9 @@ from tracer.tracing.arguments.signature import NAMESPACE, Call, Leaf, has_histor
 from tracer.tracing.recording.concrete_values import Evaluation
 from tracer.tracing.recording.functionalization import Flags
 from tracer.tracing.recording.output_gradients import as_outside
-from tracer.tracing.recording.recorder import Change, Holder, Recorder, recording
+from tracer.tracing.recording.recorder import Recorder, recording
 from tracer.tracing.recording.trace_outputs import Argument, collect_outputs
+from tracer.tracing.recording.trace_records import Holder
 from tracer.tracing.recording.trace_result import TraceResult
 from tracer.tracing.recording.value_guards import ValueGuard, ValueGuards
 from tracer.tracing.state.assigned_places import GlobalGenerators, Named, NamedGenerators, Places
@@ -30,6 +31,7 @@ from tracer.tracing.state.container_contents import NamedLists
 from tracer.tracing.state.named_arrays import NamedArrays
 from tracer.tracing.state.side_effects import (
     At,
+    Change,
     OneAt,
     SetAnew,
     leaves_with_accessors,
@@ -38,13 +40,6 @@ from tracer.tracing.state.side_effects import (
 )
 
 NOTHING: Mapping[str, Any] = {}
-
-
-class NeedNumber(BaseException):
-    """A float argument was used where Python needs a number; it must be static. Not an Exception: users' handlers are passed."""
-
-    def __init__(self, leaf: int) -> None:
-        self.leaf = leaf
 
 
 def record(
@@ -129,7 +124,7 @@ def _placeholders(
         placeholder = source = Tensor.of_value(value, recorder)
         placeholder._requires_grad = leaf.requires_grad
         if has_history(leaf):  # as it comes in: the placeholder may be changed in place
-            placeholder._grad_fn = IncomingHistory(x, number)
+            placeholder._grad_fn = IncomingHistory(x, number, recorder.onward)
             source = as_outside(placeholder, recorder)
         if leaf.kind == "float":
             recorder.numbers[value] = number

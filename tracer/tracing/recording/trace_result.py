@@ -12,7 +12,7 @@ from tracer.tensors.modes import Flag
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.recording.output_aliases import Alias
 from tracer.tracing.recording.program_outputs import ProgramInputs, ProgramOutputs
-from tracer.tracing.recording.recorder import Capture, Holder, ScalarCapture
+from tracer.tracing.recording.trace_records import Capture, Holder, ScalarCapture
 from tracer.tracing.recording.value_guards import ValueGuard
 
 

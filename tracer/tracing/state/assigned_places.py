@@ -21,9 +21,8 @@ import numpy as np
 
 from ops.errors import TraceError
 from tracer.core.source_lines import warn
-from tracer.tracing.recording.recorder import Change
 from tracer.tracing.state.code_reads import Found, reads
-from tracer.tracing.state.side_effects import ABSENT, At, Before, SetAt
+from tracer.tracing.state.side_effects import ABSENT, At, Before, Change, SetAt
 from tracer.tracing.state.value_kinds import is_changeable, is_generator, is_plain, same
 
 _GONE = (KeyError, AttributeError, IndexError, TypeError, ValueError, NameError)

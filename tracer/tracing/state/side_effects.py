@@ -11,12 +11,24 @@ import gc
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import optree
 
 from ops.errors import TraceError
 from tracer.tensors.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that a trace has put somewhere: how it is put there and read from there, and what was there before."""
+
+    assign: Callable[[Any], object]
+    read: Callable[[], Any]
+    before: Any
+    now: Any
+
 
 NAMESPACE = "tracer"
 ABSENT = object()
