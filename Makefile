@@ -45,10 +45,11 @@ test: $(VENV)/.with-dev  ## run the tests, starting from an empty kernel cache
 test-torch: $(VENV)/.with-dev $(VENV)/.with-torch  ## run the comparisons with PyTorch
 	@$(PYTEST) -m torch $(TESTS)
 
-check: $(VENV)/.with-dev  ## ruff, formatting, mypy, layers
+check: $(VENV)/.with-dev  ## ruff, formatting, mypy, pyright, layers
 	@$(PY) -m ruff check --output-format concise .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@$(VENV)/bin/basedpyright
 	@$(VENV)/bin/lint-imports
 
 format: $(VENV)/.with-dev  ## sort imports and format all files

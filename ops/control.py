@@ -5,11 +5,12 @@ Blocks are graphs, which this package sees as types and as functions only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ops.array_data import ArrayData
 from ops.compute import Control
 from ops.errors import DTypeError, ShapeError
 from ops.forms import Form
@@ -51,13 +52,77 @@ def _if_onnx(g: Any, n: Application) -> Any:
     return g.op("If", n.x, then_branch=then_branch, else_branch=else_branch, outputs=len(n.outputs))
 
 
+def _if_vjp(g: Any, n: Application) -> tuple[Any, ...]:
+    """Backward takes the branch that forward took, on what that one kept.
+
+    Branches give results of the same types, so each gives what either of them keeps: its own residuals, and zeros for those that
+    only the other one has. Residuals of one type share a place; what is an operand anyway is not kept again.
+    """
+    operands, count = n.inputs[1:], len(n.outputs)
+    wrt = [k for k, need in enumerate(n.needs[1:]) if need]
+    arrived = [k for k, dy in enumerate(n.cotangents) if dy is not None]
+    parts = [g.differentiate(block, wrt, arrived) for block in n.blocks]
+    shared = sorted({k for part in parts for k in part.forwarded if k is not None})
+    types: list[Type] = []
+    places = [_places(part, shared, types) for part in parts]
+
+    def keeping(b: Any, number: int) -> Any:
+        def build(b: Any, *xs: Any) -> list[Any]:
+            results = b.inline(parts[number].forward, xs)
+            kept = dict(zip(places[number], results[count:], strict=True))
+            spare = enumerate(types, len(shared))
+            return [*results[:count], *(kept[k] if k in kept else _zeros(b, t) for k, t in spare)]
+
+        return b.block([x.type for x in operands], build)
+
+    def going_back(number: int) -> Any:
+        def build(b: Any, *xs: Any) -> list[Any]:
+            residuals = [xs[k] for k in places[number]]
+            found: list[Any] = b.inline(parts[number].backward, (*residuals, *xs[-len(arrived) :]))
+            return found
+
+        return g.block([x.type for x in given], build)
+
+    given = [operands[k] for k in shared]
+    if types:
+        given += g.forward(lambda f: f.op("If", *n.inputs, blocks=(keeping(f, 0), keeping(f, 1))))
+    given += [n.cotangents[k] for k in arrived]
+    found = g.op("If", n.x, *given, blocks=(going_back(0), going_back(1)))
+    gradients = iter(found if isinstance(found, tuple) else (found,))
+    return (None, *(next(gradients) if need else None for need in n.needs[1:]))
+
+
+def _places(part: Any, shared: Sequence[int], types: list[Type]) -> list[int]:
+    """Where a branch's residuals are: among the shared operands, or behind them, at a place of their type that is free or new."""
+    free = list(enumerate(types, len(shared)))
+    places = []
+    for type_, number in zip(part.residuals, part.forwarded, strict=True):
+        if number is not None:
+            places.append(shared.index(number))
+            continue
+        found = next((k for k, t in free if t == type_), None)
+        if found is None:
+            types.append(type_)
+            places.append(len(shared) + len(types) - 1)
+        else:
+            free.remove((found, type_))
+            places.append(found)
+    return places
+
+
+def _zeros(g: Any, type_: Type) -> Any:
+    """Zeros of exactly this type."""
+    zero = ArrayData.of(np.zeros((), type_.numpy))
+    return g.expand(g.op("Constant", value=zero, weak=type_.weak), type_.shape)
+
+
 # No samples: a sample is arrays and attributes, and this operator also needs graphs. The tests of
 # the interpreter and of the export have some.
 @operator(
     "If",
     type_rule=_if_type,
     compute=Control(("then_branch", "else_branch")),
-    vjp=NoGradient("blocks have no reverse yet; use where, whose two sides are both computed"),
+    vjp=_if_vjp,
     onnx=_if_onnx,
     samples=(),
     errors=(),

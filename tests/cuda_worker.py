@@ -17,9 +17,9 @@ import numpy as np
 from codegen.cpu.compile import buffer_of, partial_size
 from codegen.cuda.compile import simulator_kernel
 from codegen.cuda.printer import cuda_text
-from codegen.finish import FINISH_SCHEDULE, finish_spec
 from codegen.spec.kernel_spec import KernelSpec, Schedule
 from tests import kernel_specs as ks
+from tests.support.finish import FINISH_SCHEDULE, finish_spec
 
 RNG = np.random.default_rng(0)
 

@@ -17,17 +17,17 @@ import numpy as np
 
 from codegen.cpu import compile as kernels
 from codegen.gemm import execute
-from codegen.gemm.plain import Memory, plain
 from codegen.gemm.problem import k_blocks
 from codegen.runtime import AddressOf, Slot
 from codegen.spec.kernel_spec import KernelSpec, Schedule
 from codegen.vector import DTYPE, LANE_ELEMENT, NAMES, Lanes
 from codegen.vector.exact import exact_fma
 from codegen.vector.intrinsics import Buffer as Pointer
-from ops.accuracy import difference_in_ulp
 from ops.compute import Contraction, Scalar
 from ops.operator import run_reference
 from ops.types import dtype_name, numpy_dtype
+from tests.support.accuracy import difference_in_ulp
+from tests.support.plain_gemm import Memory, plain
 from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.assemble import Lowering
 from tracer.lowering.layout import Buffer

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from ops import samples
-from ops.accuracy import difference_in_ulp
 from ops.compute import Composite, Control, Host, Reduction, Scalar
 from ops.operator import Operator, Sample, run_reference
 from ops.table import TABLE
 from ops.types import Type
 from tests.plain_programs import PlainProgram
+from tests.support.accuracy import difference_in_ulp
 from tracer.ir.graph import GraphBuilder, Value
 from tracer.lowering import fuse
 from tracer.runtime.executable import Executable

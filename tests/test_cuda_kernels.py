@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen.cpu.compile import function
 from codegen.cuda.device_functions import device_text
 from codegen.cuda.printer import cuda_text
 from codegen.errors import Unsupported
 from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, Stage
 from codegen.text.scalar_text import typed
+from codegen.text.source import compile_function
 from codegen.vector.elements import DTYPE, kind
 from codegen.vector.primitives import PRIMITIVES
 from tests import kernel_specs as ks
@@ -45,7 +45,7 @@ PTX = """
 import json
 from codegen.cuda.printer import cuda_text
 from codegen.cuda.compile import ptx
-from codegen.finish import finish_spec
+from tests.support.finish import finish_spec
 from codegen.spec.kernel_spec import Schedule
 from tests import kernel_specs as ks
 result = {}
@@ -157,7 +157,7 @@ CALLED = [
 def test_device_functions_mean_what_the_primitives_do(name: str, element: str) -> None:
     primitive = PRIMITIVES[name]
     text = device_text(name, element, {})
-    device = function(text, f"{name}_{element}", {**DTYPE, "libdevice": _libdevice()})
+    device = compile_function(text, f"{name}_{element}", {**DTYPE, "libdevice": _libdevice()})
     values = awkward(element)
     second = np.arange(-250, 251, 25).astype(DTYPE[element]) if name == "ldexp" else values
     operands = np.meshgrid(*[values, second, values][: primitive.arity])

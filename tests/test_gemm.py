@@ -24,11 +24,11 @@ import pytest
 from codegen.gemm import Choice, GemmPlan, Layout, Problem, argument_block, plan
 from codegen.gemm.element import ELEMENTS, tile_of
 from codegen.gemm.execute import compiled, in_order, program_rows, run
-from codegen.gemm.plain import Memory, plain
 from codegen.gemm.planner import Row
 from codegen.gemm.problem import canonical, k_blocks
 from codegen.vector.exact import exact_fma
 from tests.cpus import AVX2, has
+from tests.support.plain_gemm import Memory, plain
 
 Array = npt.NDArray[Any]
 

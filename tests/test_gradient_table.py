@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from ops import samples
-from ops.evaluate import ArrayBuilder
 from ops.operator import Derived, NoGradient, Operator, ZeroGradient
 from ops.table import TABLE
 from ops.types import FLOATING, is_floating, numpy_dtype
+from tests.support.evaluate import ArrayBuilder
 
 Array = np.ndarray[Any, Any]
 inf = math.inf

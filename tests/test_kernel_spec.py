@@ -16,7 +16,6 @@ import pytest
 
 from codegen.cpu.compile import argument_block, buffer_of, compile_cpu, count, text, unjitted
 from codegen.errors import SpecError
-from codegen.finish import FINISH_SCHEDULE, finish_spec
 from codegen.spec.kernel_spec import (
     Axis,
     Fold,
@@ -31,6 +30,7 @@ from codegen.spec.kernel_spec import (
 from codegen.spec.schedule_choice import schedule_for
 from tests import kernel_specs as ks
 from tests.kernel_specs import Arrays, let, load, ordered_sum, row_major, run, same_bits, store
+from tests.support.finish import FINISH_SCHEDULE, finish_spec
 
 MASKED, PEELED = Schedule(tail="masked"), Schedule(tail="peeled")
 

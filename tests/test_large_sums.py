@@ -10,7 +10,7 @@ import pytest
 
 import tracer
 import tracer.nn.functional as F
-from ops.accuracy import difference_in_ulp
+from tests.support.accuracy import difference_in_ulp
 from tracer import trace
 
 Array = np.ndarray[Any, Any]

@@ -642,3 +642,26 @@ def test_both_names_of_an_axis_at_once_are_refused() -> None:
         tracer.tensor(A).sum(dim=0, axis=1)
     with pytest.raises(tracer.ArgumentError, match="an axis is needed"):
         tracer.tensor(A).unsqueeze()
+
+
+def test_methods_have_the_signature_of_their_family() -> None:
+    for name in ("amax", "amin", "all", "any", "logsumexp"):
+        assert list(inspect.signature(getattr(Tensor, name)).parameters) == [
+            "x",
+            "dim",
+            "keepdim",
+            "axis",
+            "keepdims",
+        ]
+    with pytest.raises(
+        tracer.ArgumentError,
+        match=r"^Tensor.softmax\(\) .* 'dims'; it is called as softmax\(x, dim",
+    ):
+        tracer.tensor(A).softmax(dims=1)
+
+
+def test_attaching_leaves_the_names_of_functions_alone() -> None:
+    assert tracer.clip.__qualname__ == "clip" and Tensor.clamp is tracer.clip
+    for name in ("sum", "add_", "reshape", "__add__", "float"):
+        method = getattr(Tensor, name)
+        assert (method.__name__, method.__qualname__) == (name, f"Tensor.{name}")

@@ -34,7 +34,7 @@ def check(got: Any, wanted: Any, tolerance: float = 1e-12) -> None:
     np.testing.assert_allclose(np.asarray(got), wanted, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", sorted(UFUNCS))
+@pytest.mark.parametrize("name", sorted(ufunc.__name__ for ufunc in UFUNCS))
 def test_universal_functions(name: str) -> None:
     ufunc = getattr(np, name)
     if name in OF_INTEGERS:
@@ -225,6 +225,21 @@ def test_out() -> None:
         trace(writes)(A)
 
 
+def test_operands_options_and_defaults_are_numpys() -> None:
+    t, cube = tracer.tensor(A), np.arange(24.0).reshape(2, 3, 4)
+    check(np.diagonal(tracer.tensor(cube)), np.diagonal(cube))  # ours is of the last two axes
+    check(np.sum(t, 0, np.float32, None, True), A.sum(0, keepdims=True), 1e-6)
+    check(np.mean(a=t, axis=0, dtype=np.float32), A.mean(0), 1e-6)
+    assert np.mean(t, dtype=np.float32).dtype == np.float32
+    check(np.concatenate((t, B), 1, dtype=np.float32), np.concatenate((A, B), 1), 1e-6)
+    check(np.take(t, np.array([0, 2]), 1, mode="ra" + "ise"), A[:, [0, 2]])
+    check(np.copy(t, order="C"), A)
+    check(np.argmax(t, 1, tracer.zeros(3, dtype="int64")), A.argmax(1))
+    check(np.full_like(t, 3, shape=(2,)), np.full(2, 3.0))
+    check(np.clip(t, a_min=0, a_max=None), np.clip(A, 0, None))
+    check(np.clip(t, min=-1, max=1), np.clip(A, -1, 1))
+
+
 def test_reductions_of_universal_functions() -> None:
     t = tracer.tensor(A)
     check(np.add.reduce(t), np.add.reduce(A))
@@ -267,6 +282,14 @@ def test_arguments_that_are_not_offered_say_so() -> None:
         tracer.ArgumentError, match=r"numpy\.add on a Tensor takes no argument 'where'"
     ):
         np.add(t, 1, where=A > 0)
+    with pytest.raises(tracer.ArgumentError, match=r"numpy\.einsum .* takes no argument 'dtype'"):
+        np.einsum("ij->i", t, dtype=np.float32)
+    with pytest.raises(tracer.ArgumentError, match=r"numpy\.take .* takes no argument 'mode'"):
+        np.take(t, [0], mode="wrap")
+    with pytest.raises(tracer.ArgumentError, match=r"numpy\.clip .* takes no argument 'casting_'"):
+        np.clip(t, 0, 1, casting_="safe")
+    with pytest.raises(tracer.ArgumentError, match=r"numpy\.meshgrid .* no argument 'sparse'"):
+        np.meshgrid(t[0], t[0], sparse=True)
     with pytest.raises(tracer.ArgumentError, match='order="C" only'):
         np.reshape(t, (4, 3), order="F")
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.evaluate import ArrayBuilder, evaluate
 from ops.table import TABLE
+from tests.support.evaluate import ArrayBuilder, evaluate
 
 Array = np.ndarray[Any, Any]
 

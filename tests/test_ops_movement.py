@@ -17,11 +17,11 @@ from ops import samples
 from ops.compute import Composite, Gather, Index, Scatter, Strided, View
 from ops.dims import Dim
 from ops.errors import BoundsError
-from ops.evaluate import evaluate, gradients
 from ops.operator import Application, Derived, Operator, lookup
 from ops.slicing import END, extent
 from ops.table import TABLE
 from ops.types import Type
+from tests.support.evaluate import evaluate, gradients
 from tracer.ir.graph import GraphBuilder
 from tracer.ir.interpreter import interpret
 

@@ -9,10 +9,10 @@ import pytest
 import scipy.stats
 
 from codegen.vector import NAMES, WIDTH, Lanes
-from ops.evaluate import evaluate
 from ops.operator import lookup
 from ops.random import BITS, philox4x32
 from ops.types import FLOATING, numpy_dtype
+from tests.support.evaluate import evaluate
 
 Array = np.ndarray[Any, Any]
 

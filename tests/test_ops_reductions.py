@@ -14,12 +14,12 @@ import pytest
 
 from codegen.vector import CHUNK, LANE_ELEMENT, NAMES, WIDTH, Lanes
 from ops import samples
-from ops.accuracy import difference_in_ulp
 from ops.compute import Folding, Reduction
-from ops.evaluate import ArrayBuilder, TypeBuilder, Value, evaluate, gradients
 from ops.operator import Operator, lookup
 from ops.table import TABLE
 from ops.types import FLOATING, Type, dtype_name, normalize_axes, numpy_dtype
+from tests.support.accuracy import difference_in_ulp
+from tests.support.evaluate import ArrayBuilder, TypeBuilder, Value, evaluate, gradients
 
 Array = np.ndarray[Any, Any]
 REDUCTIONS = tuple(o for o in TABLE.values() if isinstance(o.compute, Reduction))

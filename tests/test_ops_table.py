@@ -16,11 +16,9 @@ import numpy as np
 import pytest
 
 from ops import samples
-from ops.accuracy import difference_in_ulp
 from ops.compute import Composite, Scalar
 from ops.dims import Dim
 from ops.errors import BoundsError, ShapeError, TracerError
-from ops.evaluate import ArrayBuilder, TypeBuilder, Value, evaluate
 from ops.operator import (
     Derived,
     Expanded,
@@ -33,6 +31,8 @@ from ops.operator import (
 )
 from ops.table import TABLE
 from ops.types import DTYPES, FLOATING, Type, is_floating
+from tests.support.accuracy import difference_in_ulp
+from tests.support.evaluate import ArrayBuilder, TypeBuilder, Value, evaluate
 
 OPERATORS = tuple(o for o in TABLE.values() if not o.block_names)
 each_operator = pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)

@@ -13,12 +13,12 @@ import pytest
 
 from codegen.vector import LANE_ELEMENT, NAMES, WIDTH, Lanes
 from ops import samples
-from ops.accuracy import difference_in_ulp
 from ops.compute import Scalar
-from ops.evaluate import evaluate
 from ops.operator import Operator
 from ops.table import TABLE
 from ops.types import Type, dtype_name, numpy_dtype
+from tests.support.accuracy import difference_in_ulp
+from tests.support.evaluate import evaluate
 
 Array = np.ndarray[Any, Any]
 SCALARS = tuple(o for o in TABLE.values() if isinstance(o.compute, Scalar))

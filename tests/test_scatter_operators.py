@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import tracer
 from ops.dims import Dim
-from ops.evaluate import evaluate, gradients
 from ops.operator import lookup
 from ops.slicing import END
 from ops.table import TABLE
 from ops.types import Type
+from tests.support.evaluate import evaluate, gradients
 from tracer.functions.getitem import get_item
 from tracer.functions.setitem import updated
 from tracer.ir.graph import Graph

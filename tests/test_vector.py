@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import operator
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from codegen.vector import CHUNK, DTYPE, ELEMENTS, MEMORY_ELEMENT, NAMES, OF_MEMORY, WIDTH, Lanes
+from codegen.vector import DTYPE, ELEMENTS, MEMORY_ELEMENT, NAMES, OF_MEMORY, Lanes
 from codegen.vector.elementary import ELEMENTARY
 from codegen.vector.elements import FLOATS, INTEGERS, MEMORY_ELEMENTS
 from codegen.vector.functions import FUNCTIONS
@@ -323,60 +322,6 @@ def kernel(lo, hi, x, s, o, n):
         for half in (8, 4, 2, 1):
             row = row[:half] + row[half:]
     assert same(made[0][0][5:6], row)
-
-
-@pytest.mark.parametrize("form", ["", "_product"])
-def test_chunks_combine_in_pairs(form: str, rng: np.random.Generator) -> None:
-    """The stack gives the sum (product) of neighbours in pairs, an odd one passing up."""
-    text = (
-        "def kernel(lo, hi, p, o, n):\n"
-        "    stack = tree_new()\n"
-        "    for c in range(n):\n"
-        f"        tree_push{form}(stack, c, p[c])\n"
-        f"    o[0] = tree_total{form}(stack, n)\n"
-    )
-    compiled, plain = kernel_of(text, "f64* f64* i64")
-    combine = operator.mul if form else operator.add
-    for n in (0, 1, 2, 3, 4, 5, 7, 8, 13, 64, 100):
-        p = rng.standard_normal(n) + 1
-        a, b = np.empty(1), np.empty(1)
-        compiled(0, 0, p, a, n)
-        plain(0, 0, p, b, n)
-        totals = p.tolist() or [1.0 if form else 0.0]
-        while len(totals) > 1:
-            pairs = [totals[k : k + 2] for k in range(0, len(totals), 2)]
-            totals = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-        assert a[0] == b[0] == totals[0]
-
-
-def test_sum_in_the_stated_order(rng: np.random.Generator) -> None:
-    """A float32 sum over lanes, chunks and the tree, against the same order written in NumPy."""
-    text = f"""
-def kernel(lo, hi, x, o, n):
-    stack = tree_new()
-    for c in range(0, n, {CHUNK}):
-        s = full(f64(0))
-        for r in range(c, min(n, c + {CHUNK}), 16):
-            s = s + to_f64(load_part(x, r, n - r, f32(0)))
-        tree_push(stack, c // {CHUNK}, lane_sum(s))
-    o[0] = tree_total(stack, (n + {CHUNK - 1}) // {CHUNK})
-"""
-    compiled, _ = kernel_of(text, "f32* f64* i64")
-    for n in (1, 15, 16, 17, 4096, 4097, 40_967):
-        x, o = rng.standard_normal(n).astype(np.float32), np.empty(1)
-        compiled(0, 0, x, o, n)
-        totals = []
-        for start in range(0, n, CHUNK):
-            lanes = np.zeros(WIDTH)
-            for k in range(start, min(n, start + CHUNK), WIDTH):
-                terms = x[k : min(n, k + WIDTH)]
-                lanes[: len(terms)] += terms
-            for half in (8, 4, 2, 1):
-                lanes = lanes[:half] + lanes[half:]
-            totals.append(lanes[0])
-        while len(totals) > 1:
-            totals = [sum(totals[k : k + 2]) for k in range(0, len(totals), 2)]
-        assert o[0] == totals[0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect is called as on Linux")

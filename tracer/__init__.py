@@ -37,6 +37,7 @@ from codegen.runtime import get_num_threads as get_num_threads
 from codegen.runtime import set_num_threads as set_num_threads
 from ops import table as _table  # noqa: F401
 from tracer import autograd as autograd
+from tracer import errors as errors
 from tracer import random as random
 from tracer.autograd.functional import grad as grad
 from tracer.autograd.functional import hvp as hvp
@@ -108,6 +109,7 @@ _attach_numpy()
 __version__ = "0.1.0"
 if _typing.TYPE_CHECKING:
     from tracer import checkpoint as checkpoint
+    from tracer import graph as graph
     from tracer import interpret as interpret
     from tracer import ir as ir
     from tracer import nn as nn
@@ -118,11 +120,12 @@ if _typing.TYPE_CHECKING:
     from tracer.serialization.checkpoint import save_checkpoint as save_checkpoint
     from tracer.serialization.checkpoint import save_file as save_file
 else:
-    _packages = ("checkpoint", "interpret", "ir", "nn", "onnx", "optim")
+    _packages = ("checkpoint", "graph", "interpret", "ir", "nn", "onnx", "optim")
     _saving = ("load_checkpoint", "load_file", "save_checkpoint", "save_file")
     __getattr__, __dir__, __all__ = _lazily(
         __name__,
         {name: f"tracer.{name}" for name in _packages}
         | dict.fromkeys(_saving, "tracer.checkpoint"),
         _hint,
+        ("autograd", "errors", "random"),
     )

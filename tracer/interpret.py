@@ -3,3 +3,5 @@
 from __future__ import annotations
 
 from tracer.ir.interpreter import interpret as interpret
+
+__all__ = ["interpret"]

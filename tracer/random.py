@@ -39,6 +39,12 @@ class Generator:
 
     `state`: uint64[2], the seed and how many elements have been drawn. It is changed in place and
     stays the same Tensor, which is how traced functions know it.
+
+    >>> generator = tracer.Generator(seed=1)
+    >>> generator.manual_seed(1) is generator
+    True
+    >>> tracer.rand(2, generator=generator).shape, generator.state.tolist()
+    ((2,), [1, 2])
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -106,17 +112,33 @@ default_generator = Generator(0)
 
 
 def manual_seed(seed: int) -> Generator:
-    """Start the default generator again from a seed, 0 to 2**64 - 1; returns it."""
+    """Start the default generator again from a seed, 0 to 2**64 - 1; returns it.
+
+    >>> tracer.manual_seed(0) is tracer.random.default_generator
+    True
+    """
     return default_generator.manual_seed(seed)
 
 
 def get_state() -> Tensor:
-    """A copy of the default generator's state."""
+    """A copy of the default generator's state, uint64[2].
+
+    >>> state = tracer.random.get_state()
+    >>> a = tracer.rand(2)
+    >>> tracer.random.set_state(state)
+    >>> tracer.allclose(a, tracer.rand(2))
+    True
+    """
     return default_generator.get_state()
 
 
 def set_state(state: Any) -> None:
-    """Continue the default generator from a state that `get_state` gave."""
+    """Continue the default generator from a state that `get_state` gave.
+
+    Raises `ArgumentError` for what is no such state.
+
+    >>> tracer.random.set_state(tracer.random.get_state())
+    """
     default_generator.set_state(state)
 
 
@@ -139,7 +161,15 @@ def uniform(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Numbers uniform from low to below high; float32 unless told otherwise."""
+    """Numbers uniform from low to below high; float32 unless told otherwise.
+
+    Raises `ArgumentError` unless low <= high, and for what is no `Generator`; `DTypeError` for a type
+    that is not floating.
+
+    >>> x = tracer.random.uniform((100,), low=-1.0, high=1.0)
+    >>> float(x.min()) >= -1.0, float(x.max()) < 1.0
+    (True, True)
+    """
     low, high = float(low), float(high)
     name = dtype_name("float32" if dtype is None else dtype)
     if not is_floating(name):
@@ -167,7 +197,14 @@ def _rounded(x: float, dtype: str) -> Any:
 def rand(
     *shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Numbers uniform from 0 to below 1."""
+    """Numbers uniform from 0 to below 1.
+
+    `shape`: sizes one by one, or one sequence. float32 unless `dtype` says otherwise. Raises
+    `DTypeError` for a type that is not floating, `ArgumentError` for what is no `Generator`.
+
+    >>> tracer.rand(2, 3).shape
+    (2, 3)
+    """
     return _flagged(_of(generator)._draw("PhiloxUniform", _sizes(shape), dtype), requires_grad)
 
 
@@ -179,7 +216,14 @@ def normal(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Numbers with the normal distribution; float32 unless told otherwise."""
+    """Numbers with the normal distribution; float32 unless told otherwise.
+
+    Raises `ArgumentError` for a negative std and for what is no `Generator`, `DTypeError` for a type
+    that is not floating.
+
+    >>> tracer.random.normal((2, 3), mean=5.0, std=0.1).shape
+    (2, 3)
+    """
     if not std >= 0:
         raise ArgumentError(f"normal needs a standard deviation of at least 0, got {std}")
     z = _of(generator)._draw("PhiloxNormal", as_shape(shape), dtype)
@@ -192,7 +236,14 @@ def normal(
 def randn(
     *shape: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Numbers with the standard normal distribution."""
+    """Numbers with the standard normal distribution.
+
+    `shape`: sizes one by one, or one sequence. float32 unless `dtype` says otherwise. Raises
+    `DTypeError` for a type that is not floating, `ArgumentError` for what is no `Generator`.
+
+    >>> tracer.randn((2, 3)).shape
+    (2, 3)
+    """
     return _flagged(_of(generator)._draw("PhiloxNormal", _sizes(shape), dtype), requires_grad)
 
 
@@ -202,6 +253,9 @@ def bernoulli(p: Any, shape: Shape | None = None, generator: Generator | None = 
 
     p: a number, or a Tensor of probabilities, whose shape the result has unless one is given.
     Raises `ArgumentError` for probabilities outside 0 to 1 where they are known.
+
+    >>> tracer.random.bernoulli(1.0, (3,))
+    tensor([ True,  True,  True])
     """
     if isinstance(p, int | float) and not isinstance(p, np.generic):
         if not 0 <= p <= 1:
@@ -234,6 +288,10 @@ def randint(
 
     Each is as likely as any other, to within (high - low) / 2**64. Raises `ArgumentError` unless
     low < high, and `DTypeError` where the element type does not hold them all.
+
+    >>> x = tracer.randint(3, shape=(100,))
+    >>> int(x.max()) < 3, x.dtype
+    (True, dtype('int64'))
     """
     first, end = (0, _integer(low)) if high is None else (_integer(low), _integer(high))
     name = dtype_name(dtype)
@@ -281,7 +339,11 @@ def _low(x: Tensor) -> Tensor:
 def permutation(n: int, generator: Generator | None = None) -> Tensor:
     """The numbers 0 to n - 1 in random order, int64.
 
-    Raises `TraceError` in a traced function: give it the permutation as an argument.
+    Raises `TraceError` in a traced function: give it the permutation as an argument. Raises
+    `ArgumentError` for an n that is no integer, `ShapeError` for a negative one.
+
+    >>> sorted(tracer.random.permutation(4).tolist())
+    [0, 1, 2, 3]
     """
     bits = _of(generator)._bits(as_shape(n))
     return Tensor.of_array(np.argsort(bits.array, kind="stable"))
@@ -296,3 +358,19 @@ def _flagged(x: Tensor, requires_grad: bool) -> Tensor:
     if requires_grad:
         x.requires_grad = True
     return x
+
+
+__all__ = [
+    "Generator",
+    "bernoulli",
+    "default_generator",
+    "get_state",
+    "manual_seed",
+    "normal",
+    "permutation",
+    "rand",
+    "randint",
+    "randn",
+    "set_state",
+    "uniform",
+]

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen.spec.analysis import Analysis, lane_element
-from codegen.spec.kernel_spec import Load, Store
+from codegen.spec.kernel_spec import WIDTH, Load, Store
+from codegen.spec.positions import Extent
 from codegen.text.source import Source
 
 
@@ -30,10 +31,34 @@ class Address:
         """The scalar part."""
         return " + ".join(self.scalars)
 
+    @property
+    def one(self) -> bool:
+        """Whether all lanes are at one place."""
+        return self.inner is None and not self.lanes
 
-def zero(element: str) -> str:
-    """The literal 0 of a lane element."""
-    return "False" if element == "bool" else f"{element}(0)"
+    @property
+    def neighbours(self) -> bool:
+        """Whether lane l is l elements behind lane 0."""
+        return self.inner == "1" and not self.lanes
+
+
+def load(function: str, memory: str, place: str, element: str, extent: Extent) -> str:
+    """A "load" of neighbours, or a "gather"; lanes that are not there are 0."""
+    if extent is Extent.ROW:
+        return f"load_one({memory}, {place})"
+    if extent is Extent.ALL:
+        return f"{function}({memory}, {place})"
+    zero = "False" if element == "bool" else f"{element}(0)"
+    return f"{function}_part({memory}, {place}, left, {zero})"
+
+
+def store(function: str, memory: str, place: str, value: str, extent: Extent) -> str:
+    """A "store" of neighbours, or a "scatter"."""
+    if extent is Extent.ROW:
+        return f"store_one({memory}, {place}, {value})"
+    if extent is Extent.ALL:
+        return f"{function}({memory}, {place}, {value})"
+    return f"{function}_part({memory}, {place}, left, {value})"
 
 
 class Access:
@@ -108,59 +133,37 @@ class Access:
         return " + ".join([*terms, base] if base else terms)
 
     # ---- texts -----------------------------------------------------------------------------------
-    def load(self, s: Load, looped: bool, masked: bool) -> str:
-        """The value of a Load. `masked`: only the lanes below `left` (mask `live`) are there."""
+    def load(self, s: Load, extent: Extent) -> str:
+        """The value of a Load."""
         element = lane_element(self.facts.operands[s.operand].dtype)
-        a = self.address(s.operand, s.index, looped)
-        if s.valid is not None:
-            mask = f"{s.valid} & live" if masked else s.valid
-            fill = s.fill if element == "bool" else f"{element}({s.fill})"
-            if not a.lanes and a.inner == "1":
-                return f"load_masked({s.operand}, {self._where(s.operand, a)}, {mask}, {fill})"
-            return f"gather_masked({s.operand}, {self._vector(s.operand, a)}, {mask}, {fill})"
-        return self.plain_load(s.operand, a, masked, element)
+        a = self.address(s.operand, s.index, extent.looped)
+        if s.valid is None:
+            return self._plain_load(s.operand, a, element, extent)
+        mask = f"{s.valid} & live" if extent is Extent.LEFT else s.valid
+        fill = s.fill if element == "bool" else f"{element}({s.fill})"
+        if a.neighbours:
+            return f"load_masked({s.operand}, {self._where(s.operand, a)}, {mask}, {fill})"
+        return f"gather_masked({s.operand}, {self._vector(s.operand, a)}, {mask}, {fill})"
 
-    def plain_load(self, operand: str, a: Address, masked: bool, element: str) -> str:
-        """A load without validity."""
-        where = self._where(operand, a)
-        if not a.lanes and a.inner is None:
-            return f"load_one({operand}, {where})"
-        if not a.lanes and a.inner == "1":
-            return (
-                f"load_part({operand}, {where}, left, {zero(element)})"
-                if masked
-                else f"load({operand}, {where})"
-            )
-        index = self._vector(operand, a)
-        return (
-            f"gather_part({operand}, {index}, left, {zero(element)})"
-            if masked
-            else f"gather({operand}, {index})"
-        )
+    def _plain_load(self, operand: str, a: Address, element: str, extent: Extent) -> str:
+        if a.one:
+            return load("load", operand, self._where(operand, a), element, Extent.ROW)
+        if a.neighbours:
+            return load("load", operand, self._where(operand, a), element, extent)
+        return load("gather", operand, self._vector(operand, a), element, extent)
 
-    def store(self, s: Store, looped: bool, masked: bool) -> str:
+    def store(self, s: Store, extent: Extent) -> str:
         """The statement of a Store."""
-        a = self.address(s.operand, s.index, looped)
+        a = self.address(s.operand, s.index, extent.looped)
         element = lane_element(self.facts.operands[s.operand].dtype)
         ordered = any(self.facts.is_value(n) and n in self.facts.varying for n in s.index)
-        if s.mode == "add" and looped and (ordered or (a.inner is None and not a.lanes)):
+        if s.mode == "add" and extent.looped and (ordered or a.one):
             index = self._vector(s.operand, a)  # lanes may meet: added in their order
-            return f"scatter_add({s.operand}, {index}, {'left' if masked else 16}, {s.value})"
+            left = "left" if extent is Extent.LEFT else WIDTH
+            return f"scatter_add({s.operand}, {index}, {left}, {s.value})"
         value = s.value
         if s.mode == "add":
-            value = f"{self.plain_load(s.operand, a, masked, element)} + {value}"
-        where = self._where(s.operand, a)
-        if not looped:
-            return f"store_one({s.operand}, {where}, {value})"
-        if not a.lanes and a.inner == "1":
-            return (
-                f"store_part({s.operand}, {where}, left, {value})"
-                if masked
-                else f"store({s.operand}, {where}, {value})"
-            )
-        index = self._vector(s.operand, a)
-        return (
-            f"scatter_part({s.operand}, {index}, left, {value})"
-            if masked
-            else f"scatter({s.operand}, {index}, {value})"
-        )
+            value = f"{self._plain_load(s.operand, a, element, extent)} + {value}"
+        if a.neighbours or not extent.looped:
+            return store("store", s.operand, self._where(s.operand, a), value, extent)
+        return store("scatter", s.operand, self._vector(s.operand, a), value, extent)

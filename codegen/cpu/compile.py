@@ -8,7 +8,6 @@ disk takes neither Numba nor its own text.
 from __future__ import annotations
 
 import ctypes
-import linecache
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from codegen.spec.argument_block import argument_block, count, partial_size
 from codegen.spec.kernel_spec import KernelSpec, Schedule, key
 from codegen.spec.user_calls import calls, names
+from codegen.text.source import compile_function
 from codegen.toolchain.kernel_store import CompileError, Kernel, kernel
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ __all__ = [
     "buffer_of",
     "compile_cpu",
     "count",
-    "function",
     "partial_size",
     "text",
     "unjitted",
@@ -64,9 +63,8 @@ def compile_cpu(
         from codegen.spec.analysis import function_name
         from codegen.vector.intrinsics import JIT_NAMES
 
-        return function(
-            source or text(spec, schedule), function_name(spec), {**JIT_NAMES, **_prepared(spec)}
-        )
+        known = {**JIT_NAMES, **_prepared(spec)}
+        return compile_function(source or text(spec, schedule), function_name(spec), known)
 
     try:
         return kernel(key(spec, schedule), spec.name, build, text=source)
@@ -104,17 +102,8 @@ def unjitted(
     from codegen.spec.analysis import function_name
     from codegen.vector.intrinsics import PLAIN_NAMES
 
-    return function(text(spec, schedule), function_name(spec), {**PLAIN_NAMES, **names(spec)})
-
-
-def function(source: str, name: str, known: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function `name` of a text; tracebacks show its lines."""
-    file = f"<kernel {name}>"
-    namespace = dict(known)
-    exec(compile(source, file, "exec"), namespace)
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    made: Callable[..., Any] = namespace[name]
-    return made
+    known = {**PLAIN_NAMES, **names(spec)}
+    return compile_function(text(spec, schedule), function_name(spec), known)
 
 
 def buffer_of(array: np.ndarray[Any, Any]) -> Buffer:

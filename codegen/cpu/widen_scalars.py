@@ -12,7 +12,7 @@ import ast
 from collections.abc import Collection
 from functools import lru_cache
 
-from codegen.text.source import words
+from codegen.text.source import identifiers
 from codegen.vector.elements import DTYPE
 
 _MAKES_VECTORS = {"full", "lane_index", "below"}
@@ -28,7 +28,7 @@ def vector_text(
     """The text of a statement with lanes of `element`; `values` are the names of vectors that it
     may use, `functions` those of the user's functions, which work on `count` lanes.
     """
-    used = words(text)
+    used = identifiers(text)
     called = tuple(sorted(used.intersection(functions)))
     return _vector_text(
         text, element, tuple(sorted(used.intersection(values))), called, count if called else ""

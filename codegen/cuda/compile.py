@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from codegen.cpu.compile import function
 from codegen.cuda.device_functions import simulated
 from codegen.cuda.printer import CudaText
 from codegen.spec.kernel_spec import ScalarFunction
+from codegen.text.source import compile_function
 from codegen.user_functions.content import entry
 from codegen.vector.elements import DTYPE
 
@@ -28,9 +28,9 @@ def simulator_kernel(kernel: CudaText) -> Any:
     cuda: Any = numba.cuda
     names = _LITERALS | DTYPE | {"cuda": cuda}
     for name, text in kernel.functions.items():
-        names[name] = simulated(name) or function(text, name, names)
+        names[name] = simulated(name) or compile_function(text, name, names)
     names |= kernel.users
-    return cuda.jit(function(kernel.text, kernel.name, names))
+    return cuda.jit(compile_function(kernel.text, kernel.name, names))
 
 
 def ptx(kernel: CudaText, compute_capability: tuple[int, int]) -> str:
@@ -46,12 +46,12 @@ def ptx(kernel: CudaText, compute_capability: tuple[int, int]) -> str:
     with _without_gpu(compute_capability):
         names = _LITERALS | DTYPE | {"cuda": cuda, "libdevice": libdevice}
         for name, text in kernel.functions.items():
-            names[name] = cuda.jit(device=True)(function(text, name, names))
+            names[name] = cuda.jit(device=True)(compile_function(text, name, names))
         names |= {name: _device(user, cuda.jit(device=True)) for name, user in kernel.users.items()}
         arrays = [_array(types, e) for e in kernel.arrays]
         signature = types.void(*arrays, *[types.int64] * len(kernel.integers))
         code, _ = cuda.compile(
-            function(kernel.text, kernel.name, names),
+            compile_function(kernel.text, kernel.name, names),
             signature,
             device=False,
             abi="numba",
@@ -67,7 +67,7 @@ def _device(user: ScalarFunction, jit: Any) -> Any:
         return whole
     operands = ", ".join(f"x{k}" for k in range(user.arity))
     text = f"def part({operands}):\n    return whole({operands})[{user.part}]\n"
-    return jit(function(text, "part", {"whole": whole}))
+    return jit(compile_function(text, "part", {"whole": whole}))
 
 
 def _array(types: Any, element: str) -> Any:

@@ -12,29 +12,27 @@ index 0...0 is (`<operand>_origin`). Knows no Numba.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from codegen.cuda.device_functions import device_functions
 from codegen.cuda.folds import CudaFolds
 from codegen.errors import Unsupported
-from codegen.spec.analysis import Analysis, function_name, lane_element, memory_element
+from codegen.loop_nest import LoopNest, Notes
+from codegen.spec.analysis import function_name, lane_element, memory_element
 from codegen.spec.kernel_spec import (
     CHUNK,
     WIDTH,
-    Combine,
     Fold,
-    Index,
     KernelSpec,
     Let,
     Load,
     ScalarFunction,
     Schedule,
     Stage,
-    Statement,
     Store,
 )
-from codegen.spec.positions import Positions
+from codegen.spec.positions import Extent
 from codegen.text.scalar_text import Used, typed
 from codegen.text.source import Source
 
@@ -60,27 +58,28 @@ class CudaText:
 
 
 def cuda_text(
-    spec: KernelSpec, schedule: Schedule | None = None, notes: Mapping[int, str] | None = None
+    spec: KernelSpec, schedule: Schedule | None = None, notes: Notes | None = None
 ) -> CudaText:
     """The numba.cuda source of a spec. Raises Unsupported, with the reason, where there is none."""
-    return _Printer(spec, schedule or Schedule(), notes or {}).made()
+    return _Printer(spec, schedule, notes).made()
 
 
-class _Printer:
-    def __init__(self, spec: KernelSpec, schedule: Schedule, notes: Mapping[int, str]) -> None:
-        self.spec, self.schedule, self.notes = spec, schedule, notes
-        self.facts = Analysis(spec, schedule)
+class _Printer(LoopNest):
+    """`lane`, `lanes`: where a thread starts on the inner axis, and how far its elements are apart. `alone`: a
+    condition that one of the threads which compute the same fulfils, "" where there is one.
+    """
+
+    def __init__(self, spec: KernelSpec, schedule: Schedule | None, notes: Notes | None) -> None:
+        super().__init__(spec, schedule, notes)
         self.used: Used = {}
         self.folds = CudaFolds(self.facts, self.used)
-        self.at = Positions(self.facts)
-        self.inner, self.row, self.n_rows = self.at.inner, self.at.row, self.at.n_rows
         self.origins = {o.name: f"{o.name}_origin" for o in spec.operands if None in o.strides}
-        self.begin, self.step, self.end = "lane", str(WIDTH), self.at.n_inner
+        self.lane, self.lanes, self.alone = "lane", str(WIDTH), "lane == 0"
 
     def made(self) -> CudaText:
         """The whole."""
         self._check()
-        spec, facts = self.spec, self.facts
+        spec = self.spec
         folded = any(isinstance(s, Fold) for s in spec.statements)
         row_stores = any(
             isinstance(s, Store) for stage in spec.stages if not stage.over for s in stage.body
@@ -88,18 +87,19 @@ class _Printer:
         threads: int | None = None
         if self.schedule.mode == "scatter":
             body = self._scatter()
-        elif folded or (self.inner and row_stores and facts.rows):
-            threads = WIDTH
-            body = self._blocks()
+        elif folded or (self.inner and row_stores and self.facts.rows):
+            threads = WIDTH  # a block of which takes a task
+            blocks = {"split": self.split, "columns": self.columns}
+            body = blocks.get(self.schedule.mode, self.rows)()
         else:
             body = self._positions()
         integers = (*spec.size_names, *spec.stride_names, *self.origins.values())
         parameters = ", ".join([*(o.name for o in spec.operands), *integers])
         out = Source()
         out.open(f"def {function_name(spec)}({parameters}):")
-        if "lane" in body.words:
+        if "lane" in body.identifiers:
             out.line("lane = i64(cuda.threadIdx.x)")
-        for name, text in self.folds.arrays.items():
+        for name, text in self.folds.memory.items():
             out.line(f"{name} = {text}")
         out.extend(body)
         arrays = tuple(memory_element(o.dtype) for o in spec.operands)
@@ -124,160 +124,115 @@ class _Printer:
         return Unsupported(f"kernel {self.spec.name} on CUDA: {reason}")
 
     # ---- who takes what --------------------------------------------------------------------------
+    def open_tasks(self, out: Source, task: str, count: str) -> None:
+        """A block takes every so many of them."""
+        out.open(f"for {task} in range(cuda.blockIdx.x, {count}, cuda.gridDim.x):")
+
     def _positions(self) -> Source:
         """No folds: a thread takes whole positions (row, inner), one grid apart."""
         out, inside = Source(), Source()
         rows = bool(self.facts.rows)
         if self.inner and not rows:  # what is outside the loop is computed by every thread
+            self.alone = "cuda.grid(1) == 0"
             for stage, start in self.facts.stages:
                 if not stage.over:
-                    self._once(out, stage, start, "cuda.grid(1) == 0")
-            out.open(f"for {self.inner} in range({_GRID}, {self.at.n_inner}, {_GRID_SIZE}):")
+                    self.once(out, stage, start)
+            out.open(f"for {self.inner} in range({_GRID}, {self.n_inner}, {_GRID_SIZE}):")
         elif self.inner:
-            positions = f"{self.n_rows}*{self.at.n_inner}"
+            positions = f"{self.n_rows}*{self.n_inner}"
             out.open(f"for position in range({_GRID}, {positions}, {_GRID_SIZE}):")
-            out.line(f"{self.row} = position // {self.at.n_inner}")
-            out.line(f"{self.inner} = position - {self.row}*{self.at.n_inner}")
+            out.line(f"{self.row} = position // {self.n_inner}")
+            out.line(f"{self.inner} = position - {self.row}*{self.n_inner}")
         else:
             out.open(f"for {self.row} in range({_GRID}, {self.n_rows}, {_GRID_SIZE}):")
         for stage, start in self.facts.stages:
             if stage.over or rows or not self.inner:
-                for number, s in enumerate(stage.body, start):
-                    self._statement(inside, s, number, bool(stage.over))
-        out.add(self.at.row_axes(inside.words))
-        out.add(self.at.parts(self.inner, inside.words, lambda x, n: f"{x} // {n}"))
-        out.extend(inside)
-        return out
-
-    def _blocks(self) -> Source:
-        """A block of 16 threads takes a row (or a row and chunk, or a task of rows)."""
-        out, mode, n = Source(), self.schedule.mode, self.at.n_inner
-        mine = "range(cuda.blockIdx.x, {}, cuda.gridDim.x):"
-        if mode == "split":
-            out.line(f"chunks = ({n} + {CHUNK - 1}) // {CHUNK}")
-            out.open("for task in " + mine.format(f"{self.n_rows}*chunks"))
-            out.line(f"{self.row} = task // chunks")
-            out.line(f"begin = (task - {self.row}*chunks)*{CHUNK}")
-            out.line(f"end = min({n}, begin + {CHUNK})")
-            self.begin, self.end = "begin + lane", "end"
-        elif mode == "columns":
-            tasks = f"({self.n_rows} + {CHUNK - 1}) // {CHUNK}*{WIDTH}"
-            out.open("for task in " + mine.format(tasks))
-            self._empty_partials(out)
-            out.line(f"first_row = task // {WIDTH}*{CHUNK} + task % {WIDTH}")
-            out.line(f"last_row = min({self.n_rows}, task // {WIDTH}*{CHUNK} + {CHUNK})")
-            out.open(f"for {self.row} in range(first_row, last_row, {WIDTH}):")
-        else:
-            out.open(f"for {self.row} in " + mine.format(self.n_rows))
-        self._stages(out, "lane == 0")
+                self.statements(inside, stage, start, Extent.ALL if stage.over else Extent.ROW)
+        out.add(self.at.row_axes(inside.identifiers))
+        out.extend(self.vector(inside, Extent.ALL, ""))
         return out
 
     def _scatter(self) -> Source:
         """Rows in order; a thread takes positions of the inner axis, one grid apart."""
         out = Source()
-        self.begin, self.step = _GRID, _GRID_SIZE
+        self.lane, self.lanes = _GRID, _GRID_SIZE
+        self.alone = "cuda.grid(1) == 0" if self.inner else ""
         if not self.inner:
             out.open("if cuda.grid(1) == 0:")
         out.open(f"for {self.row} in range({self.n_rows}):")
-        self._stages(out, "cuda.grid(1) == 0" if self.inner else "")
+        self.one_row(out, "0", self.n_inner)
         return out
 
-    def _stages(self, out: Source, alone: str) -> None:
-        body = Source()
-        for stage, start in self.facts.stages:
-            if stage.over:
-                self._loop(body, stage, start)
-            else:
-                self._once(body, stage, start, alone)
-        out.add(self.at.row_axes(body.words))
-        out.extend(body)
-
-    def _empty_partials(self, out: Source) -> None:
-        """Fresh states in the partial operands of a task, which may have no row."""
-        for stage, _ in self.facts.stages:
-            place = self.at.task_place(bool(stage.over))
-            for s in self.facts.row_folds(stage):
-                loop = f"for {self.inner} in range(lane, {self.at.n_inner}, {WIDTH}):"
-                out.open(loop if stage.over else "if lane == 0:")
-                for name, init in zip(s.dsts, self.folds.initial(s.folding), strict=True):
-                    out.line(f"{name}[{place}] = {init}")
-                out.close()
-
-    # ---- stages ----------------------------------------------------------------------------------
-    def _once(self, out: Source, stage: Stage, start: int, alone: str) -> None:
-        """Statements of a row, which all threads compute; `alone` says who stores."""
+    def once(self, out: Source, stage: Stage, start: int) -> None:
+        """Statements of a row, which all threads compute, and one stores."""
         stored = False
         for number, s in enumerate(stage.body, start):
             stores = isinstance(s, Store) or (isinstance(s, Fold) and s.over == "rows")
-            if stores and alone:
-                out.open(f"if {alone}:")
-            self._statement(out, s, number, False)
-            if stores and alone:
+            if stores and self.alone:
+                out.open(f"if {self.alone}:")
+            self.statement(out, s, number, Extent.ROW)
+            if stores and self.alone:
                 out.close()
             stored = stored or stores
-        if stored and alone == "lane == 0":
+        if stored and self.alone == "lane == 0":
             out.line("cuda.syncthreads()")  # the other threads may read what one has stored
 
-    def _loop(self, out: Source, stage: Stage, start: int) -> None:
-        folds, split = self.facts.folds(stage), self.schedule.mode == "split"
-        rounding = [f for f in folds if not f.folding.exact and not split]
-        others = [f for f in folds if f.folding.exact or split]
-        self.folds.start(out, others)
-        begin, end = self.begin, self.end
-        if rounding:
-            out.open(f"for chunk in range(0, max({end}, 1), {CHUNK}):")
-            begin, end = f"chunk + {begin}", f"min({end}, chunk + {CHUNK})"
-            self.folds.start(out, rounding)
-        out.open(f"for {self.inner} in range({begin}, {end}, {self.step}):")
-        inside = Source()
-        for number, s in enumerate(stage.body, start):
-            self._statement(inside, s, number, True)
-        out.add(self.at.parts(self.inner, inside.words, lambda x, n: f"{x} // {n}"))
-        out.extend(inside)
+    # ---- the elements of a thread ----------------------------------------------------------------
+    def vectors(
+        self, out: Source, begin: str, end: str, body: Callable[[Extent, str], None]
+    ) -> None:
+        """One loop; `lane` is the CPU's."""
+        first = self.lane if begin == "0" else f"{begin} + {self.lane}"
+        out.open(f"for {self.inner} in range({first}, {end}, {self.lanes}):")
+        body(Extent.ALL, end)
         out.close()
-        if rounding:
-            self.folds.end_chunk(out, rounding, self.end)
-            out.close()
-        if others:
-            self.folds.merge_lanes(out, others)
-        if split and folds:
-            self.folds.store_partials(out, folds)
-            return
-        for f in folds:
-            self.folds.finish(out, f.folding, f.dsts[0], f.dsts, "")
+
+    def vector(self, inside: Source, extent: Extent, end: str) -> Source:
+        """Behind the parts of its position."""
+        out = Source()
+        out.add(self.at.parts(self.inner, inside.identifiers, lambda x, n: f"{x} // {n}"))
+        out.extend(inside)
+        return out
+
+    def fill(self, out: Source, once: Source, looped: Source) -> None:
+        """One thread, and all threads."""
+        for opened, lines in (
+            ("if lane == 0:", once),
+            (f"for {self.inner} in range(lane, {self.n_inner}, {WIDTH}):", looped),
+        ):
+            if lines.lines:
+                out.open(opened)
+                out.extend(lines)
+                out.close()
+
+    def chunk_end(self, out: Source, end: str) -> str:
+        """An expression."""
+        return f"min({end}, chunk + {CHUNK})"
 
     # ---- statements ------------------------------------------------------------------------------
-    def _statement(self, out: Source, s: Statement, number: int, looped: bool) -> None:
-        note = self.notes.get(number, "")
-        if isinstance(s, Load):
-            out.line(f"{s.dst} = {self._load(s)}", note)
-        elif isinstance(s, Let):
-            element = lane_element(s.dtype)
-            facts = self.facts
-            text = typed(s.text, element, facts.elements, facts.sizes, self.used, facts.functions)
-            out.line(f"{s.dst} = {text}", note)
-        elif isinstance(s, Index):
-            place = self.at.place(looped)[0] if s.axis == "*" else s.axis
-            out.line(f"{s.dst} = i64({place})", note)
-        elif isinstance(s, Store):
-            where = self._element(s.operand, s.index)
-            value = s.value
-            if s.mode == "add":
-                value = f"{self._read(s.operand, s.index)} + {s.value}"
-            out.line(f"{where} = {value}", note)
-        elif isinstance(s, Combine):
-            self.folds.combine(out, s, self.at.place(looped), note)
-        elif s.over == "rows":
-            self.folds.step_partial(out, s, self.at.task_place(looped), note)
-        else:
-            self.folds.step(out, s, note)
-
-    def _load(self, s: Load) -> str:
+    def load(self, s: Load, extent: Extent) -> str:
+        """An element."""
         value = self._read(s.operand, s.index)
         if s.valid is None:
             return value
         element = lane_element(self.facts.operands[s.operand].dtype)
         return f"{value} if {s.valid} else {typed(str(s.fill), element, {}, (), self.used)}"
+
+    def let(self, s: Let, extent: Extent) -> str:
+        """The text on scalars."""
+        facts, element = self.facts, lane_element(s.dtype)
+        return typed(s.text, element, facts.elements, facts.sizes, self.used, facts.functions)
+
+    def position(self, axis: str, extent: Extent) -> str:
+        """A number."""
+        return f"i64({self.at.place(extent.looped)[0] if axis == '*' else axis})"
+
+    def store(self, s: Store, extent: Extent) -> str:
+        """Of an element."""
+        value = s.value
+        if s.mode == "add":
+            value = f"{self._read(s.operand, s.index)} + {s.value}"
+        return f"{self._element(s.operand, s.index)} = {value}"
 
     def _read(self, operand: str, index: tuple[str, ...]) -> str:
         """An element as a value: float16 is computed on as float32."""

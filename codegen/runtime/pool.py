@@ -182,12 +182,18 @@ def set_num_threads(threads: int) -> None:
     """Run large kernels on so many threads, the calling one included; the results do not change.
 
     Where the system has no futex (anything but Linux on x86-64 and aarch64) it stays at 1.
+
+    >>> tracer.set_num_threads(tracer.get_num_threads())
     """
     default_pool().resize(threads)
 
 
 def get_num_threads() -> int:
-    """How many threads large kernels run on: TRACER_NUM_THREADS, else the cores of the process."""
+    """How many threads large kernels run on: TRACER_NUM_THREADS, else the cores of the process.
+
+    >>> tracer.get_num_threads() >= 1
+    True
+    """
     return default_pool().threads
 
 

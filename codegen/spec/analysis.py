@@ -26,7 +26,7 @@ from codegen.spec.kernel_spec import (
     Store,
 )
 from codegen.text.scalar_text import Scalar, expression
-from codegen.text.source import words
+from codegen.text.source import identifiers
 from codegen.user_functions.lane_function import lane_function
 from codegen.vector.elements import DTYPE, LANE_ELEMENT, MEMORY_ELEMENT
 from codegen.vector.intrinsics import JIT_NAMES
@@ -204,7 +204,7 @@ class Analysis:
             names = {*s.index, *([s.valid] if s.valid else [])}
             self._define(s.dst, self.operands[s.operand].dtype, self._varies(names, stage), where)
         elif isinstance(s, Let):
-            names = words(s.text) & self.elements.keys()
+            names = identifiers(s.text) & self.elements.keys()
             for name in names:
                 self._value(name, where)
             found = self._typed(s.text, self.elements, self.sizes, where)

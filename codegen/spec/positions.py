@@ -1,6 +1,5 @@
-"""Positions in the iteration space as text, for both printers: axes from a row number, parts from
-an inner index, the position in the whole space, and the order in which lanes of partial results
-merge.
+"""Positions in the iteration space as text, for all printers: axes from a row number, parts from
+an inner index, the position in the whole space; and how much of a vector a statement is about.
 
 Knows analysed specifications only.
 """
@@ -9,8 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 from codegen.spec.analysis import Analysis
+
+
+class Extent(Enum):
+    """How much a statement works on: one element of a row, whose lanes are equal, or of the vector of
+    a loop all lanes, or those below `left`. Where values have no lanes, "all" is the element of a thread.
+    """
+
+    ROW = "row"
+    ALL = "all"
+    LEFT = "left"
+
+    @property
+    def looped(self) -> bool:
+        """Whether it is in a loop over the inner axis."""
+        return self is not Extent.ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +83,6 @@ class Positions:
     def task_place(self, looped: bool) -> str:
         """Where a task of a fold over the rows keeps its partial result."""
         return f"task*{self.n_inner} + {self.inner}" if looped else "task"
-
-
-# Partial results of 16 lanes in the order of their bits read backwards: neighbours are then l and
-# l+8, pairs of neighbours l and l+4 ...
-PART_OF_NUMBER = (
-    "turned = (number & 1) << 3 | (number & 2) << 1 | (number & 4) >> 1 | (number & 8) >> 3",
-    "part = (number & -16) | turned",
-)
 
 
 def _split(

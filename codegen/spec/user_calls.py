@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from codegen.spec.analysis import lane_element
 from codegen.spec.kernel_spec import KernelSpec, Let
-from codegen.text.source import words
+from codegen.text.source import identifiers
 from codegen.user_functions.lane_function import LaneFunction, lane_function
 from ops.compute import ScalarFunction
 
@@ -23,6 +23,6 @@ def calls(spec: KernelSpec) -> dict[tuple[ScalarFunction, str], None]:
         (by_name[name], lane_element(s.dtype)): None
         for s in spec.statements
         if isinstance(s, Let)
-        for name in words(s.text)
+        for name in identifiers(s.text)
         if name in by_name
     }

@@ -1,10 +1,10 @@
 """Checks an ELF object file before it is handed to LLVM, which ends the process over much of what
 could be wrong in one.
 
-Knows the file format only: no LLVM, no cache. A file is good if every table lies inside it, it is
-for this machine, the one symbol that it exports is the expected one, each symbol that it needs is
-on a list, and its relocations are of kinds that LLVM's loader implements and stay inside their
-sections.
+Knows the file format only: no LLVM, no cache. A file is good if it is for this machine, all its
+sections are of forms that LLVM writes for kernels and lie inside it, the one symbol that it exports
+is the expected one, each symbol that it needs is on a list, and its relocations are of kinds that
+LLVM's loader implements and stay inside their sections.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import platform
 import struct
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # Machine number, and the kinds of relocations: those that LLVM writes for code without a global
 # offset table on x86-64, those that its loader implements on aarch64 (not tried there).
@@ -36,14 +36,26 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QIIq")
 _IDENT = b"\x7fELF\x02\x01\x01"  # 64 bits, little endian, version 1
-_RELOCATABLE, _SYMTAB, _STRTAB, _RELA, _NOBITS, _REL = 1, 2, 3, 4, 8, 9
-# Also notes, unwind tables of x86-64, and the list of symbols whose address matters.
-_KINDS = {0, 1, _SYMTAB, _STRTAB, _RELA, 7, _NOBITS, _REL, 0x70000001, 0x6FFF4C03}
-_LOADED, _THREAD_LOCAL = 0x2, 0x400  # flags of sections
+_PROGRAM, _SYMTAB, _STRTAB, _RELA, _UNWIND = 1, 2, 3, 4, 0x70000001  # kinds of sections
+_WRITTEN, _LOADED, _CODE, _MERGED, _STRINGS, _LARGE = 1, 2, 4, 0x10, 0x20, 0x10000000  # flags
+# The sections that LLVM writes for a kernel: kind, flags but _LARGE, size of an element.
+_FORMS = {
+    (0, 0, 0),  # the first one, which is none
+    (_PROGRAM, 0, 0),  # a note that the stack holds no code
+    (_PROGRAM, _LOADED | _CODE, 0),
+    (_PROGRAM, _LOADED | _WRITTEN, 0),
+    (_PROGRAM, _LOADED, 0),
+    *((_PROGRAM, _LOADED | _MERGED, size) for size in (4, 8, 16, 32)),
+    (_PROGRAM, _LOADED | _MERGED | _STRINGS, 1),
+    (_UNWIND, _LOADED, 0),
+    (_SYMTAB, 0, _SYMBOL.size),
+    (_STRTAB, 0, 0),
+    (_RELA, 0x40, _RELOCATION.size),
+}
+_ALIGNMENTS = {1 << k for k in range(13)}
 _UNDEFINED, _ABSOLUTE = 0, 0xFFF1  # instead of a symbol's section
-_LOCAL, _GLOBAL, _WEAK = 0, 1, 2  # a symbol's binding; then kinds
-_NO_TYPE, _FUNCTION, _SECTION_SYMBOL, _FILE = 0, 2, 3, 4
-_MAX_SECTIONS, _MAX_SIZE = 4096, 1 << 30
+# Binding and kind of a symbol: local ones are labels, data, functions, sections.
+_LOCAL, _FILE, _EXPORTED, _NEEDED = {0x00, 0x01, 0x02, 0x03}, 0x04, 0x12, {0x10, 0x20}
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 SUPPORTED = sys.platform.startswith("linux") and platform.machine() in _MACHINES
@@ -53,15 +65,20 @@ class DamagedObjectError(ValueError):
     """An object file that must not be loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(NamedTuple):
+    name: int
     kind: int
     flags: int
+    address: int
     offset: int
     size: int
     link: int
     info: int
+    align: int
     entry: int
+
+    def data(self, code: bytes) -> bytes:
+        return code[self.offset : self.offset + self.size]
 
 
 def undefined_symbols(code: bytes, symbol: str, allowed: Collection[str]) -> list[str]:
@@ -71,15 +88,18 @@ def undefined_symbols(code: bytes, symbol: str, allowed: Collection[str]) -> lis
     """
     try:
         sections = _sections(code)
-        symbols, names = _symbols(code, sections)
-        needed = _check_symbols(symbols, names, sections, symbol)
+        (table,) = (s for s in sections if s.kind == _SYMTAB)
+        symbols = list(_SYMBOL.iter_unpack(table.data(code)))
+        needed = _needed(symbols, sections[table.link].data(code), sections, symbol)
         unknown = sorted(needed.difference(allowed))
         _require(not unknown, f"it needs {', '.join(unknown)}, not among the known symbols")
-        _check_relocations(code, sections, symbols)
-    except (struct.error, ValueError) as error:
-        if isinstance(error, DamagedObjectError):
-            raise
-        raise DamagedObjectError(f"a table of the object file is cut short: {error}") from error
+        for section in sections:
+            if section.kind == _RELA:
+                _check_relocations(section, code, sections, symbols)
+    except DamagedObjectError:
+        raise
+    except (struct.error, ValueError, IndexError) as error:
+        raise DamagedObjectError(f"a table of the object file is damaged: {error}") from error
     return sorted(needed)
 
 
@@ -90,101 +110,60 @@ def _require(good: bool, what: str) -> None:
 
 def _sections(code: bytes) -> list[_Section]:
     machine, _ = _MACHINES[platform.machine()]
-    header = _HEADER.unpack_from(code)
-    ident, kind, cpu, version, _, _, table = header[:7]
-    entry, count, names_index = header[11:14]
-    _require(ident.startswith(_IDENT), "not a 64-bit little-endian ELF file")
-    _require((kind, cpu, version) == (_RELOCATABLE, machine, 1), "not an object for this machine")
-    _require(entry == _SECTION.size and 0 < count <= _MAX_SECTIONS, "odd section table")
-    _require(table + count * entry <= len(code), "section table outside the file")
-    _require(names_index < count, "sections without names")
-    _, kind, _, _, offset, size, *_ = _SECTION.unpack_from(code, table + names_index * entry)
-    _require(kind == _STRTAB, "sections without names")
-    names = code[offset : offset + size]
-    sections = []
-    empty = 0
-    for i in range(count):
-        fields = _SECTION.unpack_from(code, table + i * entry)
-        name_at, kind, flags, _, offset, size, link, info, align, entry_size = fields
-        _require(names.find(b"\0", name_at) >= name_at, "a section's name is outside their table")
-        _require(kind in _KINDS and not flags & _THREAD_LOCAL, f"a section of kind {kind:#x}")
-        _require(align <= 1 << 16 and align & (align - 1) == 0, "odd alignment of a section")
-        _require(align > 0 if kind else flags == 0, "a section without alignment or kind")
-        _require(size <= _MAX_SIZE, "a section of absurd size")
-        if kind == _NOBITS:
-            empty += size
-        elif kind:
-            _require(offset + size <= len(code), "a section lies outside the file")
-        sections.append(_Section(kind, flags, offset, size, link, info, entry_size))
-    _require(empty <= _MAX_SIZE, "sections of absurd size")
+    ident, kind, cpu, version, _, _, table, *_, entry, count, at = _HEADER.unpack_from(code)
+    good = ident.startswith(_IDENT) and (kind, cpu, version) == (1, machine, 1)
+    _require(good, "not an object for this machine")
+    _require(entry == _SECTION.size and at < count, "odd section table")
+    end = table + count * entry
+    _require(end <= len(code), "section table outside the file")
+    sections = [_Section._make(x) for x in _SECTION.iter_unpack(code[table:end])]
+    _require(sections[at].kind == _STRTAB, "sections without names")
+    names = sections[at].data(code)
+    for s in sections:
+        form = (s.kind, s.flags & ~_LARGE, s.entry)
+        _require(form in _FORMS, f"a section of kind {s.kind:#x} with flags {s.flags:#x}")
+        _require(s.align in _ALIGNMENTS or s.kind == s.align == 0, "odd alignment of a section")
+        _require(s.offset + s.size <= len(code), "a section lies outside the file: of absurd size?")
+        _require(b"\0" in names[s.name :], "a section's name is outside their table")
     return sections
 
 
-def _symbols(code: bytes, sections: list[_Section]) -> tuple[list[tuple[int, ...]], bytes]:
-    """The symbols, and the table of their names."""
-    tables = [section for section in sections if section.kind == _SYMTAB]
-    _require(len(tables) == 1, "not exactly one symbol table")
-    table = tables[0]
-    _require(table.entry == _SYMBOL.size and table.size % table.entry == 0, "odd symbol table")
-    _require(table.link < len(sections), "symbol table without names")
-    names = sections[table.link]
-    _require(names.kind == _STRTAB, "symbol table without names")
-    symbols = list(_SYMBOL.iter_unpack(code[table.offset : table.offset + table.size]))
-    return symbols, code[names.offset : names.offset + names.size]
-
-
-def _check_symbols(
+def _needed(
     symbols: list[tuple[int, ...]], names: bytes, sections: list[_Section], symbol: str
 ) -> set[str]:
-    """The names that are defined elsewhere."""
+    """The names of symbols that are defined elsewhere; `symbol` is the one that is exported."""
     needed: set[str] = set()
     exported: list[str] = []
-    _require(names.endswith(b"\0"), "the table of names has no end")
-    for name_at, info, _, home, value, length in symbols[1:]:
-        end = names.find(b"\0", name_at)
-        _require(name_at <= end, "a symbol's name is outside the table of names")
-        name = names[name_at:end].decode("ascii")
-        binding, kind = info >> 4, info & 15
-        if home == _UNDEFINED:
-            _require(binding in (_GLOBAL, _WEAK) and kind == _NO_TYPE, f"odd symbol {name}")
-            needed.add(name)
-        elif home == _ABSOLUTE:
-            _require(binding == _LOCAL and kind == _FILE, f"odd symbol {name}")
-        else:
-            _require(home < len(sections), f"{name} is in a section that does not exist")
-            section = sections[home]
-            _require(value + length <= section.size, f"{name} reaches outside its section")
-            _require(bool(section.flags & _LOADED), f"{name} is not in memory")
-            if binding == _LOCAL:
-                _require(kind <= _SECTION_SYMBOL, f"odd symbol {name}")
-            else:
-                _require(binding == _GLOBAL and kind == _FUNCTION, f"odd symbol {name}")
-                exported.append(name)
+    for name_at, form, _, home, value, length in symbols[1:]:
+        name, end, _ = names[name_at:].partition(b"\0")
+        _require(bool(end), "a symbol's name is outside the table of names")
+        shown = name.decode("ascii")
+        if home in (_UNDEFINED, _ABSOLUTE):
+            good = form in _NEEDED if home == _UNDEFINED else form == _FILE
+            _require(good, f"odd symbol {shown}")
+            if home == _UNDEFINED:
+                needed.add(shown)
+            continue
+        _require(home < len(sections), f"{shown} is in a section that does not exist")
+        _require(value + length <= sections[home].size, f"{shown} reaches outside its section")
+        _require(bool(sections[home].flags & _LOADED), f"{shown} is not in memory")
+        _require(form in _LOCAL or form == _EXPORTED, f"odd symbol {shown}")
+        if form == _EXPORTED:
+            exported.append(shown)
     _require(exported == [symbol], f"it exports {exported}, expected {symbol}")
     return needed
 
 
 def _check_relocations(
-    code: bytes, sections: list[_Section], symbols: list[tuple[int, ...]]
+    table: _Section, code: bytes, sections: list[_Section], symbols: list[tuple[int, ...]]
 ) -> None:
     _, kinds = _MACHINES[platform.machine()]
-    for section in sections:
-        _require(section.kind != _REL, "relocations without addends")
-        if section.kind != _RELA:
-            continue
-        _require(
-            section.entry == _RELOCATION.size and section.size % section.entry == 0,
-            "odd relocation table",
-        )
-        _require(max(section.info, section.link) < len(sections), "relocations of nothing")
-        _require(sections[section.link].kind == _SYMTAB, "relocations without symbols")
-        _require(bool(sections[section.info].flags & _LOADED), "relocations of what is not loaded")
-        room = sections[section.info].size
-        table = code[section.offset : section.offset + section.size]
-        for where, kind, index, _ in _RELOCATION.iter_unpack(table):
-            _require(0 < index < len(symbols), "a relocation to a symbol that does not exist")
-            _require(symbols[index][1] & 15 != _FILE, "a relocation to a file's name")
-            _require(kind in kinds, f"a relocation of unknown kind {kind}")
-            _require(
-                where + (8 if kind in _WIDE else 4) <= room, "a relocation outside its section"
-            )
+    _require(sections[table.link].kind == _SYMTAB, "relocations without symbols")
+    target = sections[table.info]
+    _require(bool(target.flags & _LOADED), "relocations of what is not loaded")
+    for where, kind, index, _ in _RELOCATION.iter_unpack(table.data(code)):
+        _require(0 < index < len(symbols), "a relocation to a symbol that does not exist")
+        _require(symbols[index][1] != _FILE, "a relocation to a file's name")
+        _require(kind in kinds, f"a relocation of unknown kind {kind}")
+        end = where + (8 if kind in _WIDE else 4)
+        _require(end <= target.size, "a relocation outside its section")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import builtins
 import cmath
-import dis
 import hashlib
 import inspect
 import math
@@ -22,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from codegen.errors import FunctionError
+from codegen.text.source import compile_function
+from ops.python_values import MISSING, PLAIN_CLASSES, Reference, references_of, same_value
 
 _MODULES: dict[Any, str] = {math: "math", np: "numpy", cmath: "cmath", builtins: "builtins"}
-_NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
-_LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 Jit = Callable[[types.FunctionType], Any]
@@ -68,72 +67,49 @@ def parameters(function: types.FunctionType) -> tuple[str, ...]:
     return names
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
-    """Something outside that a function uses: its name, its value then, and how to find its value now."""
-
-    name: str
-    value: Any
-    holder: Any
-    key: Any
-
-    def now(self) -> Any:
-        """The value now; the `Used` itself if there is none."""
-        if isinstance(self.holder, types.CellType):
-            try:
-                return self.holder.cell_contents
-            except ValueError:
-                return self
-        if isinstance(self.holder, types.FunctionType):
-            return getattr(self.holder, self.key)
-        return self.holder.get(self.key, self)
-
-
-def used(function: types.FunctionType) -> Iterator[Used]:
-    """What it uses from outside: closures, globals, defaults; each once."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        found = Used(name, None, cell, None)
-        yield Used(name, _present(function, found), cell, None)
-    for name in _global_names(function.__code__):
-        if name in function.__globals__:
-            yield Used(name, function.__globals__[name], function.__globals__, name)
-        elif hasattr(builtins, name):
-            yield Used(name, getattr(builtins, name), vars(builtins), name)
-        else:
+def used(function: types.FunctionType) -> Iterator[Reference]:
+    """What it uses from outside. Raises `FunctionError` for a name without a value."""
+    for found in references_of(function):
+        if found.value is MISSING and found.kind == "closure":
             raise FunctionError(
-                f"{described(function)} uses the name {name}, which is not defined (yet)"
+                f"{described(function)} uses the variable {found.name} around it, which has no value (yet)"
             )
-    for key in ("__defaults__", "__kwdefaults__", "__code__"):
-        value = getattr(function, key)
-        yield Used(key, dict(value) if isinstance(value, dict) else value, function, key)
-
-
-def _present(function: types.FunctionType, found: Used) -> Any:
-    value = found.now()
-    if value is found:
-        raise FunctionError(
-            f"{described(function)} uses the variable {found.name} around it, which has no value (yet)"
-        )
-    return value
-
-
-def _global_names(code: types.CodeType) -> list[str]:
-    names: dict[str, None] = {}
-    pending = [code]
-    while pending:
-        current = pending.pop()
-        names.update((i.argval, None) for i in dis.get_instructions(current) if i.opname in _LOADS)
-        pending.extend(c for c in current.co_consts if isinstance(c, types.CodeType))
-    return list(names)
+        if found.value is MISSING:
+            raise FunctionError(
+                f"{described(function)} uses the name {found.name}, which is not defined (yet)"
+            )
+        yield found
 
 
 # ---- the key -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
+class Used:
+    """A function of Python's, with the code, defaults and values from outside that it had."""
+
+    function: types.FunctionType
+    code: types.CodeType
+    defaults: int
+    references: tuple[Reference, ...]
+
+    def is_current(self) -> bool:
+        """Whether it has them still."""
+        return (
+            self.function.__code__ is self.code
+            and _default_count(self.function) == self.defaults
+            and all(same_value(r.now(), r.value) for r in self.references)
+        )
+
+
+def _default_count(function: types.FunctionType) -> int:
+    return len(function.__defaults__ or ()) + len(function.__kwdefaults__ or ())
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
-    """What a function is made of: a copy that keeps the values of now, a hash of it, and what it uses
-    from outside, to see whether that is still the same.
+    """What a function is made of: a copy that keeps the values of now, a hash of it, and the functions
+    that it consists of, to see whether these are still the same.
     """
 
     function: types.FunctionType
@@ -142,15 +118,7 @@ class Content:
 
     def is_current(self) -> bool:
         """Whether everything outside is what it was."""
-        return all(_same(u.now(), u.value) for u in self.uses)
-
-
-def _same(now: Any, then: Any) -> bool:
-    if isinstance(now, dict) and isinstance(then, dict):  # defaults, which may be changed in place
-        return now.keys() == then.keys() and all(_same(now[k], then[k]) for k in now)
-    return now is then or (
-        type(now) is type(then) and isinstance(now, _NUMBERS) and repr(now) == repr(then)
-    )
+        return all(u.is_current() for u in self.uses)
 
 
 def content(function: types.FunctionType) -> Content:
@@ -175,14 +143,13 @@ def _function_text(
         raise FunctionError(
             f"{described(function)} is a generator or a coroutine, not a function of numbers"
         )
+    found = tuple(used(function))
+    uses.append(Used(function, code, _default_count(function), found))
+    callers = (*callers, function)
     parts = [_code_text(function, code)]
-    for u in used(function):
-        uses.append(u)
-        if u.key == "__code__":
-            continue
-        parts.append(
-            f"{u.name}={_value_text(function, u.name, u.value, (*callers, function), uses)}"
-        )
+    parts += [
+        f"{r.kind} {r.name}={_value_text(function, r, r.value, callers, uses)}" for r in found
+    ]
     return f"function({'; '.join(parts)})"
 
 
@@ -205,38 +172,30 @@ def _constant_text(value: Any) -> str:
 
 def _value_text(
     function: types.FunctionType,
-    name: str,
+    reference: Reference,
     value: Any,
     callers: tuple[types.FunctionType, ...],
     uses: list[Used],
 ) -> str:
-    if isinstance(value, np.generic) and value.dtype.kind in "biufc":
-        return f"{value.dtype} {value!r}"
-    if isinstance(value, _NUMBERS):
+    if isinstance(value, np.generic):
+        if value.dtype.kind in "biufcSU":
+            return f"{value.dtype} {value!r}"
+    elif isinstance(value, PLAIN_CLASSES):
         return _constant_text(value)
     if isinstance(value, tuple):
-        return f"({', '.join(_value_text(function, name, v, callers, uses) for v in value)})"
-    if isinstance(value, dict) and name == "__kwdefaults__":
-        items = (f"{k}={_value_text(function, k, v, callers, uses)}" for k, v in value.items())
-        return f"{{{', '.join(items)}}}"
+        return f"({', '.join(_value_text(function, reference, v, callers, uses) for v in value)})"
+    hint = "it may use numbers, tuples of numbers, math, numpy and functions of numbers"
     if isinstance(value, types.ModuleType):
         if value in _MODULES:
             return f"module {_MODULES[value]}"
-        raise _refused(
-            function, name, value, f"use `from {value.__name__} import ...` for what it needs of it"
-        )
+        hint = f"use `from {value.__name__} import ...` for what it needs of it"
     inner = python_function(value)
     if inner is not None:
         return _function_text(inner, callers, uses)
     where = _library_name(value)
     if where:
         return where
-    raise _refused(
-        function,
-        name,
-        value,
-        "it may use numbers, tuples of numbers, math, numpy and functions of numbers",
-    )
+    raise _refused(function, reference.name, value, hint)
 
 
 def _library_name(value: Any) -> str:
@@ -273,9 +232,8 @@ def entry(function: types.FunctionType, jit: Jit, instead: Instead | None = None
     if len(operands) == len(inspect.signature(function).parameters):
         return whole
     given = ", ".join(f"x{k}" for k in range(len(operands)))
-    names: dict[str, Any] = {"whole": whole}
-    exec(f"def entry({given}):\n    return whole({given})\n", names)
-    return jit(names["entry"])
+    text = f"def entry({given}):\n    return whole({given})\n"
+    return jit(compile_function(text, "entry", {"whole": whole}))
 
 
 def functions(function: types.FunctionType) -> list[types.FunctionType]:
@@ -298,9 +256,9 @@ def rebuilt(function: types.FunctionType, jit: Jit, instead: Instead | None = No
     cells: list[types.CellType] = []
     for u in used(function):
         value = _compilable(u.value, jit, instead)
-        if isinstance(u.holder, types.CellType):
+        if u.kind == "closure":
             cells.append(types.CellType(value))
-        elif isinstance(u.holder, dict) and u.holder is not vars(builtins):
+        elif u.kind == "global":
             names[u.name] = value
     code, defaults = _positional(function)
     made = types.FunctionType(code, names, function.__name__, defaults, tuple(cells) or None)

@@ -16,6 +16,7 @@ from numba.core import cgutils as _cgutils
 from numba.core import errors as _errors
 
 from codegen.errors import FunctionError
+from codegen.text.source import compile_function
 from codegen.toolchain.object_code import CompileError, compile_kernel
 from codegen.user_functions.content import described, entry
 from codegen.user_functions.lane_function import LaneFunction
@@ -162,9 +163,8 @@ def refuse_raising(scalar: ScalarFunction, element: str) -> None:
         f"    store_one(pointer_{element}(args, 0), lo, {scalar.name}(1, {operands}))\n"
     )
     names = {**JIT_NAMES, scalar.name: prepare(scalar, element)}
-    exec(compile(text, f"<kernel {name}>", "exec"), names)
     try:
-        compile_kernel(names[name])
+        compile_kernel(compile_function(text, name, names))
     except CompileError as error:
         raise FunctionError(
             f"{described(scalar.function)} cannot be part of a kernel: "  # type: ignore[arg-type]

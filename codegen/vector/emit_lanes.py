@@ -1,5 +1,4 @@
-"""The IR of functions across lanes and of the chunk stack: LANES_EMIT[name](builder, element,
-*values).
+"""The IR of functions across lanes: LANES_EMIT[name](builder, element, *values).
 
 Must not know Numba.
 """
@@ -9,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-
 from codegen.vector.elements import WIDTH
 from codegen.vector.emit import EMIT, extremum
 from codegen.vector.emit_memory import live
-from codegen.vector.lanes import LEVELS
-from codegen.vector.llvm import INDEX, INT64, LLVM, Builder, Value, constants, shuffle, splat
+from codegen.vector.llvm import INDEX, INT64, Builder, Value, constants, shuffle, splat
 
 LANES_EMIT: dict[str, Callable[..., Any]] = {}
 
@@ -68,74 +64,3 @@ _tree("lane_max", extremum(">"))
 _tree("lane_min", extremum("<"))
 _tree("lane_any", lambda b, e, x, y: b.or_(x, y))
 _tree("lane_all", lambda b, e, x, y: b.and_(x, y))
-
-
-# ---- the stack of chunks -------------------------------------------------------------------------
-@emits
-def _tree_new(b: Builder, e: str) -> Value:
-    with b.goto_entry_block():
-        return b.alloca(LLVM["f64"], size=INT64(LEVELS))
-
-
-def _push(name: str, combine: str) -> None:
-    def emit(b: Builder, e: str, stack: Value, chunk: Value, value: Value) -> None:
-        before, head, body, done = (
-            b.block,
-            *(b.append_basic_block(f"push_{n}") for n in ("head", "body", "done")),
-        )
-        b.branch(head)
-        b.position_at_end(head)
-        level, running = b.phi(INT64), b.phi(LLVM["f64"])
-        level.add_incoming(INT64(0), before)
-        running.add_incoming(value, before)
-        place = b.gep(stack, [level])
-        odd = b.trunc(b.lshr(chunk, level), ir.IntType(1))
-        b.cbranch(odd, body, done)
-        b.position_at_end(body)
-        running.add_incoming(getattr(b, combine)(b.load(place), running), body)
-        level.add_incoming(b.add(level, INT64(1)), body)
-        b.branch(head)
-        b.position_at_end(done)
-        b.store(running, place)
-
-    LANES_EMIT[name] = emit
-
-
-def _total(name: str, combine: str, none: float) -> None:
-    def emit(b: Builder, e: str, stack: Value, chunks: Value) -> Value:
-        """One chunk, the usual case, is a load; the loop over set bits is for more."""
-        double, bit = LLVM["f64"], ir.IntType(1)
-        before, head, body, done = (
-            b.block,
-            *(b.append_basic_block(f"total_{n}") for n in ("head", "body", "done")),
-        )
-        b.branch(head)
-        b.position_at_end(head)
-        rest, level, started, total = b.phi(INT64), b.phi(INT64), b.phi(bit), b.phi(double)
-        for phi, value in (
-            (rest, chunks),
-            (level, INT64(0)),
-            (started, bit(0)),
-            (total, double(none)),
-        ):
-            phi.add_incoming(value, before)
-        b.cbranch(b.icmp_unsigned("!=", rest, INT64(0)), body, done)
-        b.position_at_end(body)
-        odd = b.trunc(rest, bit)
-        here = b.load(b.gep(stack, [level]))
-        combined = b.select(started, getattr(b, combine)(here, total), here)
-        total.add_incoming(b.select(odd, combined, total), body)
-        started.add_incoming(b.or_(started, odd), body)
-        level.add_incoming(b.add(level, INT64(1)), body)
-        rest.add_incoming(b.lshr(rest, INT64(1)), body)
-        b.branch(head)
-        b.position_at_end(done)
-        return total
-
-    LANES_EMIT[name] = emit
-
-
-_push("tree_push", "fadd")
-_push("tree_push_product", "fmul")
-_total("tree_total", "fadd", 0.0)
-_total("tree_total_product", "fmul", 1.0)

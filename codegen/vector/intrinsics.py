@@ -115,7 +115,7 @@ def _on_buffer(function: Callable[..., Any]) -> Callable[..., Any]:
 
 BUFFER_FUNCTIONS = {name: _on_buffer(f) for name, f in MEMORY_FUNCTIONS.items()}
 
-WORDS: dict[str, Any] = {
+INTRINSICS: dict[str, Any] = {
     "word": word,
     "tree_sum": tree_sum,
     "tree_product": tree_product,
@@ -125,5 +125,5 @@ WORDS: dict[str, Any] = {
     **{f"stack_{e}": f for e, f in STACKS.items()},
 }
 # What CPU kernel text may name, compiled and un-jitted.
-JIT_NAMES = NAMES | WORDS
-PLAIN_NAMES = NAMES | WORDS | BUFFER_FUNCTIONS
+JIT_NAMES = NAMES | INTRINSICS
+PLAIN_NAMES = NAMES | INTRINSICS | BUFFER_FUNCTIONS

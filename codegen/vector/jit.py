@@ -129,14 +129,11 @@ def _register_lane_functions() -> None:
 
 
 # ---- memory and functions across lanes -----------------------------------------------------------
-STACK = types.CPointer(types.float64)
-
-
 def _argument(kind: str, type_: Any, element: str | None) -> Any:
     """The type that an argument of this kind is passed as, or None when it does not fit.
 
     Kinds: "pointer"; "vector" of any element; "lanes" of the pointer's element, and "fill", a
-    scalar of it; "mask"; "indices", i64 lanes; "integer", int64; "double"; "stack"; "scalar".
+    scalar of it; "mask"; "indices", i64 lanes; "integer", int64; "scalar".
     """
     match kind:
         case "pointer":
@@ -153,10 +150,6 @@ def _argument(kind: str, type_: Any, element: str | None) -> Any:
             return type_ if type_ is VEC["i64"] else None
         case "integer":
             return types.int64 if isinstance(type_, types.Integer) else None
-        case "double":
-            return types.float64 if is_number(type_) else None
-        case "stack":
-            return type_ if type_ == STACK else None
     plain = types.unliteral(type_)
     return plain if plain in SCALAR_ELEMENT else None
 
@@ -214,11 +207,7 @@ def _register_lanes() -> None:
         "first": (scalar_of, ("vector",)),
         **{f"lane_{n}": (scalar_of, ("vector",)) for n in ("sum", "product", "max", "min")},
         **{f"lane_{n}": (scalar_of, ("mask",)) for n in ("any", "all")},
-        "tree_new": (lambda e: STACK, ()),
     }
-    for suffix in ("", "_product"):
-        rows[f"tree_push{suffix}"] = (lambda e: types.void, ("stack", "integer", "double"))
-        rows[f"tree_total{suffix}"] = (lambda e: types.float64, ("stack", "integer"))
     for name, (result, kinds) in rows.items():
         _row(getattr(lanes, name), LANES_EMIT[name], result, *kinds)
 

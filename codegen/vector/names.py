@@ -39,7 +39,6 @@ LANE_FUNCTIONS: dict[str, Any] = {
     for name in (
         *("full", "below", "lane_index", "rotate", "first"),
         *("lane_sum", "lane_product", "lane_max", "lane_min", "lane_any", "lane_all"),
-        *("tree_new", "tree_push", "tree_total", "tree_push_product", "tree_total_product"),
     )
 }
 NAMES: dict[str, Any] = {

@@ -27,4 +27,5 @@ else:
     __getattr__, __dir__, __all__ = _lazily(
         __name__,
         dict.fromkeys(("gradcheck", "gradgradcheck"), "tracer.autograd.finite_differences"),
+        modules=("graph",),
     )

@@ -26,7 +26,7 @@ from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Array, Tensor
 
 if TYPE_CHECKING:
-    from tracer.autograd.tape import Node as HistoryNode
+    from tracer.autograd.gradient_node import GradientNode
 
 MOST_OPERANDS = 4  # that an error describes
 _PLUMBING = (
@@ -52,11 +52,11 @@ class Checks:
         """Raise `AnomalyError` if an eager operator gave the first value that is not finite."""
         _look_at(self, name, inputs, outputs)
 
-    def look_at_gradients(self, node: HistoryNode, gradients: Sequence[Tensor | None]) -> None:
+    def look_at_gradients(self, node: GradientNode, gradients: Sequence[Tensor | None]) -> None:
         """The same for the results of a gradient rule, whose own operators have been looked at."""
         _look_at_gradients(self, node, gradients)
 
-    def within(self, node: HistoryNode | None = None) -> contextlib.AbstractContextManager[None]:
+    def within(self, node: GradientNode | None = None) -> contextlib.AbstractContextManager[None]:
         """What is computed inside is part of a rule: a node's gradient, or an operator made of others.
 
         A nan that a rule uses for what is undefined counts only if it gets into the results.
@@ -84,6 +84,13 @@ class detect_anomaly(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's nam
 
     `check_nan=False`, `check_inf=False`: such values are let pass. Infinities that the code itself names, such as
     -inf in a mask, are no anomalies as long as they are only passed on.
+
+    >>> with tracer.autograd.detect_anomaly():
+    ...     try:
+    ...         tracer.log(tracer.tensor(-1.0))
+    ...     except tracer.AnomalyError as error:
+    ...         print(str(error).splitlines()[0])
+    Log gave nan: float32[]
     """
 
     def __init__(self, check_nan: bool = True, check_inf: bool = True) -> None:
@@ -122,7 +129,12 @@ class detect_anomaly(contextlib.ContextDecorator):  # noqa: N801 - PyTorch's nam
 
 
 class set_detect_anomaly:  # noqa: N801 - PyTorch's name
-    """Switch anomaly mode on or off, in all threads, from this call on or, as a context manager, until the block ends."""
+    """Switch anomaly mode on or off, in all threads, from this call on or, as a context manager, until the block ends.
+
+    >>> with tracer.autograd.set_detect_anomaly(True):
+    ...     tracer.autograd.is_anomaly_enabled()
+    True
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = True) -> None:
         checks = _checks(mode, check_nan, check_inf)
@@ -137,7 +149,11 @@ class set_detect_anomaly:  # noqa: N801 - PyTorch's name
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on in this thread."""
+    """Whether anomaly mode is on in this thread.
+
+    >>> tracer.autograd.is_anomaly_enabled()
+    False
+    """
     return MODES.anomaly is not None
 
 
@@ -148,7 +164,7 @@ _NOTHING = object()
 
 
 class _Place(threading.local):
-    node: HistoryNode | None = None  # whose gradient is being computed
+    node: GradientNode | None = None  # whose gradient is being computed
     inside: bool = False  # of a rule, whose values matter as far as they get into its results
 
 
@@ -159,7 +175,7 @@ _MOST_MEANT = 10_000
 
 
 @contextlib.contextmanager
-def _within(node: HistoryNode | None) -> Iterator[None]:
+def _within(node: GradientNode | None) -> Iterator[None]:
     before = _PLACE.node, _PLACE.inside
     _PLACE.node, _PLACE.inside = node or _PLACE.node, True
     try:
@@ -191,7 +207,7 @@ def _look_at(
 
 
 def _look_at_gradients(
-    checks: Checks, node: HistoryNode, gradients: Sequence[Tensor | None]
+    checks: Checks, node: GradientNode, gradients: Sequence[Tensor | None]
 ) -> None:
     for number, g in enumerate(gradients):
         if g is not None and _anomaly(g._data(), checks) == "nan":
@@ -200,11 +216,11 @@ def _look_at_gradients(
             raise AnomalyError(_letter(text, where, "nan", g._data(), g.type, ()))
 
 
-def _gradient_of(node: HistoryNode) -> str:
+def _gradient_of(node: GradientNode) -> str:
     return f" in the gradient of {_name(node)}{_at_line(node.origin.source, node.origin.scope)}"
 
 
-def _name(node: HistoryNode) -> str:
+def _name(node: GradientNode) -> str:
     return node.name().removesuffix("Backward")
 
 

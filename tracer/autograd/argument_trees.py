@@ -5,7 +5,7 @@ Knows trees of Tensors and the engine. Must not know which derivative is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ import optree
 from ops.errors import ArgumentError, GradError
 from ops.types import dtype_name, is_floating, short
 from tracer.autograd import engine
-from tracer.autograd.compiled_backward import Outside
+from tracer.autograd.compiled_backward import IncomingHistory
+from tracer.core.source_lines import name_of
 from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast, zeros_like
+from tracer.tensors.grad_mode import inference_mode
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
@@ -105,6 +107,49 @@ def variables_of(
     return replaced, everything, trees
 
 
+class Run:
+    """One run of a function on variables in the place of some arguments.
+
+    `result`, and `aux` beside it: what the function gave. `variables`: all of them. `strict`: leaves that are not floating are
+    errors rather than constants.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        positions: tuple[int, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        strict: bool = True,
+        has_aux: bool = False,
+    ) -> None:
+        self._recorded_outside = MODES.grad_enabled is True
+        replaced, self.variables, self._trees = variables_of(args, positions, strict)
+        with inference_mode(False):
+            self.result = fn(*replaced, **kwargs)
+        self.aux: Any = None
+        if has_aux:
+            if not isinstance(self.result, tuple) or len(self.result) != 2:
+                raise GradError(
+                    f"with has_aux, {name_of(fn)} must give a pair (value, aux), got "
+                    f"{type(self.result).__name__}"
+                )
+            self.result, self.aux = self.result
+
+    def has_history(self, outputs: Sequence[Tensor]) -> bool:
+        """Whether what lies around can differentiate these outputs again."""
+        return self._recorded_outside and depends_on_others(outputs, self.variables)
+
+    def by_argument(self, gradients: Sequence[Tensor]) -> tuple[Any, ...]:
+        """A gradient for each variable as one tree for each argument, with None for leaves that have none."""
+        found = iter(gradients)
+        return tuple(
+            unflatten(structure, [None if v is None else next(found) for v in variables])
+            for structure, variables in self._trees
+        )
+
+
 def positions_of(argnums: ArgNums, count: int, name: str) -> tuple[int, ...]:
     """Which arguments `argnums` names. Raises `ArgumentError` for one that is not there or named twice."""
     given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -136,7 +181,7 @@ def depends_on_others(outputs: Sequence[Tensor], variables: Sequence[Tensor]) ->
         node = stack_.pop()
         if id(node) in seen:
             continue
-        if id(node) in joined or isinstance(node, Outside):
+        if id(node) in joined or isinstance(node, IncomingHistory):
             return True
         seen.add(id(node))
         for edge in node.edges:

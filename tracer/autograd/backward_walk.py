@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tracer.autograd import hooks
-from tracer.autograd.tape import Node, edge_of
+from tracer.autograd.gradient_node import GradientNode, edge_of
 from tracer.dispatch.apply import BUILDER
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
@@ -46,8 +46,8 @@ class Walk:
         self.targets = {key_of(x) for x in wanted or ()}
         self.captured: dict[tuple[int, int], Tensor] = {}
         self.found: Pairs = []
-        self._pending: dict[Node, list[Tensor | None]] = {}
-        self._heap: list[tuple[int, int, Node]] = []
+        self._pending: dict[GradientNode, list[Tensor | None]] = {}
+        self._heap: list[tuple[int, int, GradientNode]] = []
         self._survey(outputs, None if wanted is None else {id(x) for x in wanted if x.is_leaf})
         self._leaves: dict[int, tuple[Tensor, Tensor | None]] = {}
         for tensor, seed in zip(outputs, seeds, strict=True):
@@ -56,7 +56,7 @@ class Walk:
     def _survey(self, outputs: Sequence[Tensor], leaves: set[int] | None) -> None:
         """Find the nodes to visit, and count how many cotangents each leaf will get from them."""
         visited = self._reachable(outputs)
-        self._reaches: dict[Node, bool] | None = None
+        self._reaches: dict[GradientNode, bool] | None = None
         if leaves is not None:
             self._reaches = self._leading_to(leaves, visited)
             visited = [node for node, below in self._reaches.items() if below]
@@ -69,8 +69,8 @@ class Walk:
                 if isinstance(edge, Tensor) and (leaves is None or id(edge) in leaves):
                     awaited[id(edge)] = awaited.get(id(edge), 0) + 1
 
-    def _reachable(self, outputs: Sequence[Tensor]) -> list[Node]:
-        found: dict[int, Node] = {}
+    def _reachable(self, outputs: Sequence[Tensor]) -> list[GradientNode]:
+        found: dict[int, GradientNode] = {}
         stack = [
             x.grad_fn for x in outputs if x.grad_fn is not None and not self._is_end(key_of(x))
         ]
@@ -86,9 +86,9 @@ class Walk:
                     stack.append(edge[0])
         return list(found.values())
 
-    def _leading_to(self, leaves: set[int], nodes: list[Node]) -> dict[Node, bool]:
+    def _leading_to(self, leaves: set[int], nodes: list[GradientNode]) -> dict[GradientNode, bool]:
         """The nodes on a way to what is wanted: True where the walk goes on below, False where it stops."""
-        result: dict[Node, bool] = {}
+        result: dict[GradientNode, bool] = {}
         goals = {node for node, number in self.targets if number >= 0}
         for node in sorted(nodes, key=lambda n: n.sequence):
             below = any(
@@ -104,7 +104,7 @@ class Walk:
     def _is_end(self, key: tuple[int, int]) -> bool:
         return self.ends is not None and key in self.ends
 
-    def _give(self, edge: Any, cotangent: Tensor | None, giver: Node | None = None) -> None:
+    def _give(self, edge: Any, cotangent: Tensor | None, giver: GradientNode | None = None) -> None:
         """A cotangent for a leaf or a node's result; None for one that turned out to be zero. `giver`: whose backward gave it."""
         if type(edge) is not tuple:
             self._give_leaf(edge, cotangent, giver)
@@ -124,7 +124,9 @@ class Walk:
         old = slots[number]
         slots[number] = cotangent if old is None else _sum(old, cotangent, giver)
 
-    def _give_leaf(self, leaf: Tensor, cotangent: Tensor | None, giver: Node | None) -> None:
+    def _give_leaf(
+        self, leaf: Tensor, cotangent: Tensor | None, giver: GradientNode | None
+    ) -> None:
         left = self._awaited.get(id(leaf))
         if left is None:
             return  # not wanted
@@ -174,13 +176,13 @@ class Walk:
             if total is not None:
                 self._complete(leaf, total)
 
-    def _visit(self, node: Node, gradients: tuple[Tensor | None, ...]) -> None:
+    def _visit(self, node: GradientNode, gradients: tuple[Tensor | None, ...]) -> None:
         """The node's backward, between its hooks; what it gives goes on to those that made its inputs."""
         MODES.interpreter.require_inside(node)
         if node.hooks is not None:
             gradients = hooks.run_before(node.hooks.before, gradients, node.types)
         cotangents = node.completed(gradients)
-        types = [None if x is None else x.type for x in node.inputs]
+        types = node.input_types
         with _attributed(node):
             results = node.backward(BUILDER, cotangents)
             found: tuple[Tensor | None, ...] = tuple(
@@ -201,21 +203,26 @@ class Walk:
                 self._give(edge, dx, node)
 
 
-def _sum(old: Tensor, more: Tensor, giver: Node | None) -> Tensor:
+def _sum(old: Tensor, more: Tensor, giver: GradientNode | None) -> Tensor:
     """What several backwards give to one place; it is part of the last one's gradient."""
     with nullcontext() if giver is None else _attributed(giver):
         total: Tensor = BUILDER.op("Add", old, more)
     return total
 
 
-def _attributed(node: Node) -> AbstractContextManager[None]:
+def _attributed(node: GradientNode) -> AbstractContextManager[None]:
     """What is computed inside is the node's gradient, for those who ask where a value comes from."""
     return MODES.interpreter.gradient_of(node)
 
 
-def is_used_up(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
-    """Whether a walk back from outputs comes, on its way to inputs, to what an earlier backward has used up."""
+def nodes_between(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[GradientNode]:
+    """The nodes on the ways back from outputs to inputs, in the order of recording."""
     walk = Walk((), (), inputs, inputs_are_ends=True)
     leaves = {id(x) for x in inputs if x.is_leaf}
     nodes = walk._leading_to(leaves, walk._reachable(outputs))
-    return any(node.released for node, below in nodes.items() if below)
+    return [node for node, below in nodes.items() if below]
+
+
+def is_used_up(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
+    """Whether a walk back from outputs comes, on its way to inputs, to what an earlier backward has used up."""
+    return any(node.released for node in nodes_between(outputs, inputs))

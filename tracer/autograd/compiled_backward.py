@@ -11,18 +11,18 @@ from typing import Any
 
 from ops.errors import GradError
 from ops.types import Type, short
+from tracer.autograd.gradient_node import GradientNode, edge_of
 from tracer.autograd.graph import packed, unpacked
-from tracer.autograd.tape import Node, changed_at, edge_of, next_sequence
-from tracer.dispatch.apply import Unsaved
+from tracer.autograd.tape import changed_at
 from tracer.ir.call_sites import Applied
-from tracer.ir.graph import Graph
+from tracer.ir.graph import Graph, Node, evaluate
 from tracer.passes.inline_calls import inline_calls
 from tracer.tensors.grad_mode import no_grad
-from tracer.tensors.modes import MODES, here
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 
-class CompiledNode(Node):
+class CompiledNode(GradientNode):
     """The history of a compiled program's results: its gradients are another compiled program.
 
     `graph`: from residuals and cotangents to gradients of `sources`. `again`, if given, makes the outputs anew from Tensors that
@@ -51,20 +51,15 @@ class CompiledNode(Node):
         again: Callable[[Sequence[Tensor]], Sequence[Tensor]] | None = None,
         borrowed: Sequence[Tensor] = (),
     ) -> None:
+        # one that requires a gradient only since the trace is a leaf of it: it is given its flag when the program has run
+        edges = tuple(x if (edge := edge_of(x)) is None else edge for x in sources)
+        super().__init__(edges, tuple(x.type for x in sources), tuple(y.type for y in outputs))
         self.refusal: Exception | None = None
-        self.borrowed = tuple((x, x._version) for x in borrowed)
+        self.borrowed = (
+            () if MODES.packing is not None else tuple((x, x._version) for x in borrowed)
+        )
         self.graph, self.executable, self.label, self.again = graph, executable, label, again
         self.residuals, self.sources = tuple(map(packed, residuals)), tuple(sources)
-        if MODES.packing is not None:
-            self.borrowed = ()
-        self.sequence = next_sequence()
-        self.origin = here()
-        self.types = tuple(y.type for y in outputs)
-        self.needs = (True,) * len(sources)
-        # one that requires a gradient only since the trace is a leaf of it: it is given its flag when the program has run
-        self.edges = tuple(x if (edge := edge_of(x)) is None else edge for x in sources)
-        self.inputs = tuple(Unsaved(x.type) for x in sources)
-        self.outputs, self.states, self.released, self.hooks = (), (), False, None
 
     @staticmethod
     def released_node(label: str, refusal: Exception | None = None) -> CompiledNode:
@@ -81,13 +76,8 @@ class CompiledNode(Node):
 
     def release(self) -> None:
         """Drop the residuals."""
-        self.residuals, self.sources, self.borrowed, self.again, self.released = (
-            (),
-            (),
-            (),
-            None,
-            True,
-        )
+        self.residuals, self.sources, self.borrowed = (), (), ()
+        self.again, self.released = None, True
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Cotangents of the sources."""
@@ -132,31 +122,29 @@ class CompiledNode(Node):
 _ANY = Type("float32")
 
 
-class Outside(Node):
+class IncomingHistory(GradientNode):
     """The history, inside a trace, of an argument that has one outside: the walk goes on there when the program has run."""
 
-    __slots__ = ("label", "leaf", "onward")
+    __slots__ = ("label", "leaf", "outgoing_gradients")
 
-    def __init__(self, argument: Tensor, leaf: int, onward: dict[int, Any]) -> None:
+    def __init__(self, argument: Tensor, leaf: int, outgoing_gradients: dict[int, Any]) -> None:
         node = argument.grad_fn
         assert node is not None
-        self.label, self.origin, self.sequence = node.name(), node.origin, next_sequence()
-        self.leaf, self.onward = leaf, onward
-        self.types, self.edges, self.inputs, self.needs = (argument.type,), (), (), ()
-        self.outputs, self.states, self.released, self.hooks = (), (), False, None
+        super().__init__((), (), (argument.type,))
+        self.origin = node.origin
+        self.label, self.leaf, self.outgoing_gradients = node.name(), leaf, outgoing_gradients
 
     def name(self) -> str:
         """The name of the operation outside."""
         return self.label
 
-    def release(self) -> None:
-        """Nothing is saved."""
-
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """Note the argument's gradient."""
         (gradient,) = cotangents
-        known = self.onward.get(self.leaf)
-        self.onward[self.leaf] = gradient if known is None else builder.op("Add", known, gradient)
+        known = self.outgoing_gradients.get(self.leaf)
+        self.outgoing_gradients[self.leaf] = (
+            gradient if known is None else builder.op("Add", known, gradient)
+        )
         return ()
 
 
@@ -167,25 +155,22 @@ def replay(
     applied: Mapping[Any, Applied] | None = None,
 ) -> list[Tensor]:
     """The graph's nodes applied to Tensors, with history: for gradients of gradients. `applied`: of calls of Functions."""
-    known = dict(zip(graph.inputs, inputs, strict=True))
-    for node in graph.nodes:
-        operands = [known[v] for v in node.inputs]
+
+    def apply(node: Node, operands: tuple[Tensor, ...]) -> Sequence[Tensor]:
         if applied is not None and node in applied:
-            outputs = _applied_again(node, applied[node], operands, builder)
-        elif node.blocks:
+            return _applied_again(node, applied[node], operands, builder)
+        if node.blocks:
             raise GradError(
                 f"a gradient of a gradient goes through {node.op.name} at {node.source}, which has no reverse"
             )
-        else:
-            outputs = builder.op(node.op.name, *operands, **node.attrs)
-        known.update(
-            zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True)
-        )
-    return [known[v] for v in graph.outputs]
+        outputs = builder.op(node.op.name, *operands, **node.attrs)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
+
+    return evaluate(graph, inputs, apply, release=True)
 
 
 def _applied_again(
-    node: Any, how: Applied, operands: list[Tensor], builder: Any
+    node: Node, how: Applied, operands: Sequence[Tensor], builder: Any
 ) -> tuple[Any, ...]:
     """A call of a Function: its results from the Function itself; what else is used of its inside has no history."""
     result = how.again(operands[: how.inputs])

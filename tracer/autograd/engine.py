@@ -29,7 +29,12 @@ def backward(
 
     `grad_tensors`: cotangents, one for each tensor; None is 1 for a tensor of one element. `retain_graph`: keep what was
     saved, so that the walk can be repeated; as `create_graph` unless given. Nothing is written if an error comes, except
-    to leaves that hooks wait for. Raises `GradError`.
+    to leaves that hooks wait for. Raises `GradError`, and `ArgumentError` for what is no Tensor.
+
+    >>> x = tracer.tensor([1.0, 2.0], requires_grad=True)
+    >>> tracer.autograd.backward((x * x).sum())
+    >>> x.grad
+    tensor([2., 4.])
     """
     try:
         outs = _listed(tensors, "backward")
@@ -64,7 +69,11 @@ def grad(
     """Gradients of outputs with respect to inputs, `.grad` of leaves untouched.
 
     Returns one Tensor for each input. Where outputs do not depend on it: None with `allow_unused`, zeros with
-    `materialize_grads`, else an error. Raises `GradError`.
+    `materialize_grads`, else an error. Raises `GradError`, and `ArgumentError` for what is no Tensor.
+
+    >>> x = tracer.tensor([1.0, 2.0], requires_grad=True)
+    >>> tracer.autograd.grad((x * x).sum(), x)
+    (tensor([2., 4.]),)
     """
     try:
         outs = _listed(outputs, "grad")

@@ -39,7 +39,12 @@ def gradcheck(
     `func` gives a Tensor or several; a traced function is checked as it runs. `eps`: the step of the differences.
     `nondet_tol`: how far the gradients of two calls may be apart.
 
-    Raises `GradcheckError`, or gives False with `raise_exception=False`.
+    Raises `GradcheckError`, or gives False with `raise_exception=False`. Raises `ArgumentError` if no input requires a
+    gradient.
+
+    >>> x = tracer.tensor([1.0, 2.0], dtype="float64", requires_grad=True)
+    >>> tracer.autograd.gradcheck(lambda x: (x * x).sum(), (x,))
+    True
     """
     arguments = _Arguments.of(inputs, "gradcheck")
     tolerance = _Tolerance(eps, atol, rtol, nondet_tol)
@@ -60,7 +65,12 @@ def gradgradcheck(
 ) -> bool:
     """`gradcheck` of func's gradients, as functions of the inputs and of the cotangents of the outputs.
 
-    `grad_outputs`: the cotangents, random unless given. See `gradcheck` for the rest.
+    `grad_outputs`: the cotangents, random unless given; `ArgumentError` is raised if their shapes are not those of the
+    outputs. See `gradcheck` for the rest, and for `GradcheckError`.
+
+    >>> x = tracer.tensor([1.0, 2.0], dtype="float64", requires_grad=True)
+    >>> tracer.autograd.gradgradcheck(lambda x: (x * x * x).sum(), (x,))
+    True
     """
     arguments = _Arguments.of(inputs, "gradgradcheck")
     outputs = _differentiable(func, arguments, arguments.fresh())

@@ -34,25 +34,24 @@ _STATIC = ("forward", "backward", "setup_context", "symbolic")
 
 
 class Function:
-    """An operation with a gradient of its own. Subclass it, and call `apply`, which gives what forward gives:
-
-        class Exp(tracer.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                y = x.exp()
-                ctx.save_for_backward(y)
-                return y
-
-            @staticmethod
-            def backward(ctx, dy):
-                (y,) = ctx.saved_tensors
-                return dy * y
-
-        y = Exp.apply(x)
+    """An operation with a gradient of its own. Subclass it, and call `apply`, which gives what forward gives.
 
     forward leaves no history of its own; backward gets a gradient for each result and gives one for each argument, None for those
     that have none. With `setup_context(ctx, inputs, output)`, forward is called without ctx. `symbolic(g, *inputs)`, if there is
     one, says what the operation is in ONNX.
+
+    >>> class Exp(tracer.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         y = x.exp()
+    ...         ctx.save_for_backward(y)
+    ...         return y
+    ...     @staticmethod
+    ...     def backward(ctx, dy):
+    ...         (y,) = ctx.saved_tensors
+    ...         return dy * y
+    >>> tracer.grad(Exp.apply)(0.0)
+    tensor(1.)
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -95,7 +94,19 @@ class Function:
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator of a backward that computes without history, such as with NumPy: a second gradient is an error, not wrong."""
+    """A decorator of a backward that computes without history, such as with NumPy: a second gradient is an error, not wrong.
+
+    >>> class Double(tracer.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     @tracer.autograd.once_differentiable
+    ...     def backward(ctx, dy):
+    ...         return tracer.tensor(2 * dy.numpy())
+    >>> tracer.grad(Double.apply)(3.0)
+    tensor(2.)
+    """
 
     @functools.wraps(backward)
     def wrapped(ctx: Any, *gradients: Any) -> Any:

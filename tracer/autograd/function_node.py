@@ -13,9 +13,10 @@ import numpy as np
 
 from ops.errors import GradError
 from ops.types import Type, broadcast_shapes, is_floating, short
-from tracer.autograd.graph import Packed, packed
-from tracer.autograd.tape import Node, as_saved, edge_of, next_sequence, with_history
-from tracer.dispatch.apply import BUILDER, Unsaved
+from tracer.autograd.gradient_node import GradientNode, edge_of
+from tracer.autograd.graph import packed
+from tracer.autograd.tape import as_saved
+from tracer.dispatch.apply import BUILDER
 from tracer.dispatch.view_updates import frozen
 from tracer.functions.creation import as_tensor
 from tracer.tensors.modes import MODES, here
@@ -48,16 +49,12 @@ class SavedTensor:
 
     def value(self, node: FunctionNode | None, name: str, source: str) -> Tensor:
         """The Tensor with the value that it had. In a trace that is at hand; eager it is gone after a change."""
-        x = self.tensor
-        if isinstance(x, Packed):
-            x = with_history(x.unpacked(), self.edge)
-        else:
-            x = as_saved(
-                x,
-                self.state,
-                self.edge,
-                lambda x: f"a Tensor {short(x.type)} that {name} at {source} saved for backward",
-            )
+        x: Tensor = as_saved(
+            self.tensor,
+            self.state,
+            self.edge,
+            lambda x: f"a Tensor {short(x.type)} that {name} at {source} saved for backward",
+        )
         if self.number is not None and node is not None and node.differentiable[self.number]:
             x = frozen(x)
             x._requires_grad, x._grad_fn, x.output_number = True, node, self.number
@@ -140,7 +137,7 @@ class FunctionContext:
         self._saved = ()
 
 
-class FunctionNode(Node):
+class FunctionNode(GradientNode):
     """The history of a Function's results. `types`: of results, None for those that are no Tensors."""
 
     __slots__ = ("context", "differentiable", "function")
@@ -153,16 +150,13 @@ class FunctionNode(Node):
         outputs: Sequence[Any],
         differentiable: Sequence[bool],
     ) -> None:
-        self.function, self.context, self.differentiable = function, context, tuple(differentiable)
-        self.sequence = next_sequence()
-        self.origin = here()
-        self.types = tuple(y.type if isinstance(y, Tensor) else None for y in outputs)  # type: ignore[misc]
-        self.needs = context.needs_input_grad
-        self.edges = tuple(
-            edge_of(x) if need else None for x, need in zip(args, self.needs, strict=True)
+        needs = context.needs_input_grad
+        super().__init__(
+            tuple(edge_of(x) if need else None for x, need in zip(args, needs, strict=True)),
+            tuple(x.type if isinstance(x, Tensor) else None for x in args),
+            tuple(y.type if isinstance(y, Tensor) else None for y in outputs),
         )
-        self.inputs = tuple(Unsaved(x.type) if isinstance(x, Tensor) else None for x in args)
-        self.outputs, self.states, self.released, self.hooks = (), (), False, None
+        self.function, self.context, self.differentiable = function, context, tuple(differentiable)
 
     def name(self) -> str:
         """The class's name, with Backward behind it."""
@@ -201,7 +195,7 @@ class FunctionNode(Node):
             )
         found = self.function.backward(self.context, *cotangents)
         given = list(found) if isinstance(found, tuple | list) else [found]
-        count = len(self.inputs)
+        count = len(self.input_types)
         while len(given) > count and given[-1] is None:
             given.pop()
         if len(given) != count:
@@ -215,7 +209,9 @@ class FunctionNode(Node):
         """A gradient of the argument's type, None where nobody asks for it."""
         if gradient is None or self.edges[number] is None:
             return None
-        wanted: Type = self.inputs[number].type.strong()
+        type_ = self.input_types[number]
+        assert type_ is not None
+        wanted = type_.strong()
         where = f"{self.context._name}.backward gave for argument {number}, {short(wanted)},"
         if isinstance(gradient, np.ndarray | np.generic):
             gradient = as_tensor(gradient)
@@ -246,18 +242,15 @@ def _spread(wanted: Type, got: Type) -> bool:
         return False
 
 
-class _RefusingNode(Node):
+class _RefusingNode(GradientNode):
     """The history of gradients that cannot be differentiated again. They depend on all that their node depends on."""
 
     __slots__ = ("label",)
 
-    def __init__(
-        self, label: str, edges: Sequence[Any], inputs: Sequence[Any], type_: Type
-    ) -> None:
-        self.label, self.origin, self.sequence = label, here(), next_sequence()
-        self.types, self.needs = (type_,), (True,) * len(edges)
-        self.edges, self.inputs = tuple(edges), tuple(inputs)
-        self.outputs, self.states, self.released, self.hooks = (), (), False, None
+    def __init__(self, label: str, sources: Sequence[tuple[Any, Type | None]], type_: Type) -> None:
+        edges, types = zip(*sources, strict=True)
+        super().__init__(edges, types, (type_,))
+        self.label = label
 
     def name(self) -> str:
         """Whose gradient it is, with Backward behind it."""
@@ -276,11 +269,10 @@ def refuse_second_gradient(found: Any, context: FunctionContext, gradients: Sequ
     node = None if context._node is None else context._node()
     if node is None:
         return found
-    sources = [(x, e) for x, e in zip(node.inputs, node.edges, strict=True) if e is not None]
+    sources = [(e, t) for e, t in zip(node.edges, node.input_types, strict=True) if e is not None]
     for g in gradients:
         if isinstance(g, Tensor) and g.requires_grad:
-            sources.append((Unsaved(g.type), edge_of(g)))
-    inputs, edges = zip(*sources, strict=True)
+            sources.append((edge_of(g), g.type))
 
     def marked(g: Any) -> Any:
         g = as_tensor(g) if isinstance(g, np.ndarray) else g
@@ -288,7 +280,7 @@ def refuse_second_gradient(found: Any, context: FunctionContext, gradients: Sequ
             return g
         g = g.detach()
         g._requires_grad, g.output_number = True, 0
-        g.grad_fn = _RefusingNode(context._name, edges, inputs, g.type)
+        g.grad_fn = _RefusingNode(context._name, sources, g.type)
         return g
 
     return tuple(map(marked, found)) if isinstance(found, tuple | list) else marked(found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
@@ -18,14 +18,13 @@ from ops.errors import ArgumentError, GradError
 from ops.types import is_floating, short
 from tracer.autograd.argument_trees import (
     ArgNums,
+    Run,
     cotangent_of,
-    depends_on_others,
     detached,
     flatten,
     gradients_of,
     positions_of,
     unflatten,
-    variables_of,
 )
 from tracer.core.source_lines import name_of
 from tracer.dispatch.apply import apply
@@ -35,12 +34,23 @@ from tracer.functions.reductions import sum as sum_of
 from tracer.tensors.grad_mode import inference_mode, is_grad_enabled
 from tracer.tensors.tensor import Tensor
 
+Aux = TypeVar("Aux")
+P = ParamSpec("P")
+V = TypeVar("V")
+Vs = TypeVarTuple("Vs")
+
 # ---- gradients of scalar functions ---------------------------------------------------------------
 
 
+@overload
 def value_and_grad(
-    fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False
-) -> Callable[..., tuple[Any, Any]]:
+    fn: Callable[P, Any], argnums: ArgNums = 0, has_aux: Literal[False] = False
+) -> Callable[P, tuple[Tensor, Any]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[P, tuple[Any, Aux]], argnums: ArgNums = 0, *, has_aux: Literal[True]
+) -> Callable[P, tuple[tuple[Tensor, Aux], Any]]: ...
+def value_and_grad(fn: Any, argnums: ArgNums = 0, has_aux: bool = False) -> Any:
     """A function that gives fn's value and its gradients: `(value, gradients)`.
 
     fn must give one floating 0-d value; with `has_aux`, a pair of it and anything else, and the
@@ -51,6 +61,11 @@ def value_and_grad(
 
     Works eagerly, in `@trace`, on traced functions and on its own results. Raises `GradError`
     for arguments that are not floating and values that are not 0-d.
+
+    >>> def loss(weights, x):
+    ...     return ((weights["w"] * x).sum() - 1.0) ** 2
+    >>> tracer.value_and_grad(loss)({"w": np.array([1.0, 2.0])}, np.array([3.0, 4.0]))
+    (tensor(100., dtype=float64), {'w': tensor([60., 80.], dtype=float64)})
     """
     require_function(fn)
 
@@ -61,11 +76,24 @@ def value_and_grad(
     return wrapped
 
 
-def grad(fn: Callable[..., Any], argnums: ArgNums = 0, has_aux: bool = False) -> Callable[..., Any]:
+@overload
+def grad(
+    fn: Callable[P, Any], argnums: ArgNums = 0, has_aux: Literal[False] = False
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    fn: Callable[P, tuple[Any, Aux]], argnums: ArgNums = 0, *, has_aux: Literal[True]
+) -> Callable[P, tuple[Any, Aux]]: ...
+def grad(fn: Any, argnums: ArgNums = 0, has_aux: bool = False) -> Any:
     """A function that gives fn's gradients; with `has_aux`, `(gradients, aux)`.
 
-    See `value_and_grad`. `tracer.autograd.grad` is another one: of outputs with respect to
-    inputs, as PyTorch's.
+    See `value_and_grad`, for the errors too: `GradError`. `tracer.autograd.grad` is another one: of
+    outputs with respect to inputs, as PyTorch's.
+
+    >>> tracer.grad(lambda x: x**3)(2.0)
+    tensor(12.)
+    >>> tracer.grad(tracer.grad(lambda x: x**3))(2.0)
+    tensor(12.)
     """
     require_function(fn)
 
@@ -98,29 +126,13 @@ def _value_and_grad(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[Any, Any]:
-    positions = positions_of(argnums, len(args), name_of(fn))
-    recorded_outside = is_grad_enabled()
-    replaced, variables, trees = variables_of(args, positions, strict=True)
-    with inference_mode(False):
-        result = fn(*replaced, **kwargs)
-    aux = None
-    if has_aux:
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise GradError(
-                f"with has_aux, {name_of(fn)} must give a pair (value, aux), got "
-                f"{type(result).__name__}"
-            )
-        result, aux = result
-    value = _scalar(result, fn)
-    outer = recorded_outside and depends_on_others([value], variables)
-    gradients = iter(gradients_of([value], None, variables, outer, outer))
+    run = Run(fn, positions_of(argnums, len(args), name_of(fn)), args, kwargs, has_aux=has_aux)
+    value, aux = _scalar(run.result, fn), run.aux
+    outer = run.has_history([value])
+    gradients = run.by_argument(gradients_of([value], None, run.variables, outer, outer))
     if not outer:
         value, aux = detached((value, aux))
-    by_argument = tuple(
-        unflatten(structure, [None if v is None else next(gradients) for v in leaves])
-        for structure, leaves in trees
-    )
-    found = by_argument[0] if isinstance(argnums, int) else by_argument
+    found = gradients[0] if isinstance(argnums, int) else gradients
     return ((value, aux) if has_aux else value), found
 
 
@@ -150,8 +162,16 @@ def _scalar(result: Any, fn: Any) -> Tensor:
 # ---- products with Jacobians ---------------------------------------------------------------------
 
 
-@public
-def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any, ...]:
+@overload
+def vjp(
+    fn: Callable[[*Vs], V], *args: *Vs, has_aux: Literal[False] = False
+) -> tuple[V, Callable[[Any], tuple[Any, ...]]]: ...
+@overload
+def vjp(
+    fn: Callable[[*Vs], tuple[V, Aux]], *args: *Vs, has_aux: Literal[True]
+) -> tuple[V, Callable[[Any], tuple[Any, ...]], Aux]: ...
+@public  # type: ignore[misc]  # mypy takes `*args: Any` for less than `*args: *Vs`
+def vjp(fn: Any, *args: Any, has_aux: bool = False) -> Any:
     """fn's value and the function from cotangents to gradients.
 
     The result is `(value, vjp_fn)`; with `has_aux`, `(value, vjp_fn, aux)`.
@@ -159,24 +179,20 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
     vjp_fn takes cotangents in the structure of the value (floating leaves have their types, for
     others anything will do) and gives a tuple of gradients, one for each argument in its
     structure, with None for leaves that are not floating. It may be called several times.
+
+    Raises `GradError` for cotangents of another structure, and with `has_aux` for a value that is no pair.
+
+    >>> value, pull = tracer.vjp(lambda x, y: x * y, np.array([1.0, 2.0]), 3.0)
+    >>> value
+    tensor([3., 6.], dtype=float64)
+    >>> pull(np.array([1.0, 1.0]))
+    (tensor([3., 3.], dtype=float64), tensor(3.))
     """
     require_function(fn)
-    recorded_outside = is_grad_enabled()
-    replaced, variables, trees = variables_of(args, tuple(range(len(args))), strict=False)
-    with inference_mode(False):
-        result = fn(*replaced)
-    aux = None
-    if has_aux:
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise GradError(
-                f"with has_aux, {name_of(fn)} must give a pair (value, aux), got "
-                f"{type(result).__name__}"
-            )
-        result, aux = result
-    leaves, structure = flatten(result)
+    run = Run(fn, tuple(range(len(args))), args, {}, strict=False, has_aux=has_aux)
+    leaves, structure = flatten(run.result)
     outputs = [x if x is None else as_tensor(x) for x in leaves]
-    known = [y for y in outputs if y is not None]
-    outer = recorded_outside and depends_on_others(known, variables)
+    outer = run.has_history([y for y in outputs if y is not None])
 
     @public
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
@@ -191,33 +207,44 @@ def vjp(fn: Callable[..., Any], *args: Any, has_aux: bool = False) -> tuple[Any,
             if y is not None and is_floating(y.type.dtype)
         ]
         again = is_grad_enabled() and (outer or any(c.requires_grad for _, c in pairs))
-        found = iter(
-            gradients_of([y for y, _ in pairs], [c for _, c in pairs], variables, True, again)
+        found = gradients_of(
+            [y for y, _ in pairs], [c for _, c in pairs], run.variables, True, again
         )
-        return tuple(
-            unflatten(tree, [None if v is None else next(found) for v in vs]) for tree, vs in trees
-        )
+        return run.by_argument(found)
 
     shown = [None if y is None else y if outer else y.detach() for y in outputs]
     value = unflatten(structure, shown)
     if has_aux:
-        return value, vjp_fn, aux if outer else detached(aux)
+        return value, vjp_fn, run.aux if outer else detached(run.aux)
     return value, vjp_fn
 
 
+def _directions(
+    what: str, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[tuple[Any, ...], list[Any]]:
+    """The arguments, and the leaves of the tangents, of which there is a tree for each."""
+    points, directions = tuple(primals), tuple(tangents)
+    if len(points) != len(directions):
+        raise GradError(
+            f"{what} needs a tangent for each of {len(points)} primals, got {len(directions)}"
+        )
+    return points, flatten(directions)[0]
+
+
 @public
-def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(fn: Callable[..., V], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[V, V]:
     """fn's value, and its derivative along tangents: `(value, tangent)`.
 
     Both have the structure of the value. The tangent is taken by two reverse passes: vjp_fn is
     linear in its cotangents, and its own transpose is what is wanted. It costs about three
     times as much as the function.
+
+    Raises `GradError` where tangents do not fit the primals, and what `vjp` raises.
+
+    >>> tracer.jvp(lambda x: x**2, (3.0,), (1.0,))
+    (tensor(9.), tensor(6.))
     """
-    points, directions = tuple(primals), tuple(tangents)
-    if len(points) != len(directions):
-        raise GradError(
-            f"jvp needs a tangent for each of {len(points)} primals, got {len(directions)}"
-        )
+    points, wanted = _directions("jvp", primals, tangents)
     value, pull = vjp(fn, *points)
     leaves, structure = flatten(value)
     floating = [isinstance(y, Tensor) and is_floating(y.type.dtype) for y in leaves]
@@ -228,7 +255,6 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
         ]
         pulled = pull(unflatten(structure, seeds))
     gradients, _ = flatten(pulled)
-    wanted, _ = flatten(directions)
     if len(gradients) != len(wanted):
         raise GradError("jvp needs tangents in the structure of the primals")
     pairs = [
@@ -252,19 +278,21 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
 
 
 @public
-def hvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def hvp(
+    fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """fn's gradients and the product of its Hessian with tangents, both tuples by argument.
 
     fn gives one floating 0-d value. The product is the gradient of the gradients' product with
     the tangents: forward and reverse, and reverse of both.
+
+    Raises `GradError` where tangents do not fit the primals, and what `grad` raises.
+
+    >>> tracer.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
+    ((tensor([ 3., 12.], dtype=float64),), (tensor([6., 0.], dtype=float64),))
     """
-    points, directions = tuple(primals), tuple(tangents)
-    if len(points) != len(directions):
-        raise GradError(
-            f"hvp needs a tangent for each of {len(points)} primals, got {len(directions)}"
-        )
+    points, wanted = _directions("hvp", primals, tangents)
     every = tuple(range(len(points)))
-    wanted, _ = flatten(directions)
 
     def slope(*arguments: Any) -> tuple[Tensor, Any]:
         gradients = grad(fn, every)(*arguments)

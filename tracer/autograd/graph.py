@@ -23,6 +23,15 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
     So it may be kept in a smaller type, in a file, or computed again. `unpack_hook` gives a Tensor of the same shape and
     element type. Of several blocks the innermost counts. Inside a traced function both are part of its program; around
     its call they are told what the call keeps for a backward outside.
+
+    >>> def pack(kept):
+    ...     return kept.half()
+    >>> x = tracer.tensor([1.0, 2.0], requires_grad=True)
+    >>> with tracer.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept.float()):
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 4.])
     """
 
     def __init__(
@@ -88,3 +97,8 @@ def packed(tensor: Tensor) -> Tensor | Packed:
 def unpacked(kept: Tensor | Packed) -> Tensor:
     """What was kept."""
     return kept.unpacked() if isinstance(kept, Packed) else kept
+
+
+__all__ = [
+    "saved_tensors_hooks",
+]

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from ops.errors import GradError
 from ops.types import is_floating, short
 from tracer.autograd.argument_trees import (
     ArgNums,
-    depends_on_others,
+    Run,
     flatten,
     gradients_of,
     positions_of,
     unflatten,
-    variables_of,
 )
 from tracer.autograd.functional import grad, require_function
 from tracer.core.source_lines import name_of
@@ -28,11 +27,12 @@ from tracer.functions.creation import as_tensor, cast, zeros
 from tracer.functions.joining import stack
 from tracer.functions.movement import reshape
 from tracer.functions.public import public
-from tracer.tensors.grad_mode import inference_mode, is_grad_enabled
 from tracer.tensors.tensor import Tensor
 
+P = ParamSpec("P")
 
-def jacobian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:
+
+def jacobian(fn: Callable[P, Any], argnums: ArgNums = 0) -> Callable[P, Any]:
     """A function that gives the derivatives of fn's value by arguments.
 
     Of one Tensor by one Tensor they are a Tensor of shape value.shape + argument.shape. Of trees:
@@ -41,21 +41,29 @@ def jacobian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]
 
     One reverse pass for each element of the value; in a trace all of them are recorded. Raises
     `GradError` for arguments and values that are not floating.
+
+    >>> tracer.jacobian(lambda x: x**2)(np.array([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]], dtype=float64)
     """
     require_function(fn, "jacobian")
 
     @functools.wraps(fn, updated=())
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Any:
         return _jacobian(fn, argnums, args, kwargs)
 
     return wrapped
 
 
-def hessian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:
+def hessian(fn: Callable[P, Any], argnums: ArgNums = 0) -> Callable[P, Any]:
     """A function that gives the second derivatives of fn, which gives one floating 0-d value.
 
     They are the Jacobian of its gradient: of a Tensor, one of shape argument.shape +
     argument.shape; of arguments that are trees, and of several arguments, a tree of trees.
+
+    >>> tracer.hessian(lambda x: (x**3).sum())(np.array([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]], dtype=float64)
     """
     return jacobian(grad(fn, argnums), argnums)
 
@@ -64,22 +72,14 @@ def hessian(fn: Callable[..., Any], argnums: ArgNums = 0) -> Callable[..., Any]:
 def _jacobian(
     fn: Callable[..., Any], argnums: ArgNums, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    positions = positions_of(argnums, len(args), name_of(fn))
-    recorded_outside = is_grad_enabled()
-    replaced, variables, trees = variables_of(args, positions, strict=True)
-    with inference_mode(False):
-        result = fn(*replaced, **kwargs)
-    leaves, structure = flatten(result)
+    run = Run(fn, positions_of(argnums, len(args), name_of(fn)), args, kwargs)
+    leaves, structure = flatten(run.result)
     outputs = [None if y is None else _floating(y, k, fn) for k, y in enumerate(leaves)]
-    known = [y for y in outputs if y is not None]
-    outer = recorded_outside and depends_on_others(known, variables)
+    outer = run.has_history([y for y in outputs if y is not None])
 
     def by_arguments(y: Tensor) -> Any:
-        found = iter(_rows(y, variables, outer))
-        by_argument = tuple(
-            unflatten(tree, [None if v is None else next(found) for v in vs]) for tree, vs in trees
-        )
-        return by_argument[0] if isinstance(argnums, int) else by_argument
+        found = run.by_argument(_rows(y, run.variables, outer))
+        return found[0] if isinstance(argnums, int) else found
 
     return unflatten(structure, [None if y is None else by_arguments(y) for y in outputs])
 

@@ -5,51 +5,28 @@ What a node saves is found by building its gradient rule once on placeholders, s
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ops.errors import GradError
-from ops.operator import Application, Attributes, NoGradient, Operator, ZeroGradient
+from ops.operator import Application, Attributes, Operator
 from ops.types import Type, is_floating, short
+from tracer.autograd.gradient_node import GradientNode
 from tracer.autograd.graph import Packed
-from tracer.autograd.hooks import (
-    AccumulateGrad,
-    NodeHooks,
-    RemovableHandle,
-    accumulator_of,
-    require_callable,
-)
-from tracer.dispatch.apply import BUILDER, Unsaved, attach_history_with
+from tracer.dispatch.apply import Unsaved, attach_history_with
 from tracer.dispatch.view_updates import HISTORY, frozen
-from tracer.ir.graph import GraphBuilder, Value
-from tracer.tensors.modes import INFERENCE, MODES, here
+from tracer.ir.differentiation import pullback
+from tracer.ir.graph import Graph, GraphBuilder, Value, used
+from tracer.tensors.modes import INFERENCE, MODES
 from tracer.tensors.tensor import Tensor
 
-_sequence = itertools.count()
-next_sequence: Callable[[], int] = _sequence.__next__
 _SAVED: dict[Any, tuple[tuple[bool, ...], tuple[bool, ...]]] = {}
 
 
-class Node:
-    """One recorded operation. `edges`: for each input, the node and output number that made it, a leaf Tensor, or None."""
+class OperationNode(GradientNode):
+    """One recorded operation, with what its gradient rule reads."""
 
-    __slots__ = (
-        "__weakref__",
-        "attrs",
-        "edges",
-        "hooks",
-        "inputs",
-        "needs",
-        "op",
-        "origin",
-        "outputs",
-        "released",
-        "sequence",
-        "states",
-        "types",
-    )
+    __slots__ = ("attrs", "inputs", "needs", "op", "outputs", "states")
 
     def __init__(
         self,
@@ -59,20 +36,17 @@ class Node:
         outputs: Sequence[Tensor],
         needs: tuple[bool, ...],
     ) -> None:
-        keep_inputs, keep_outputs = saved(
-            op, attrs, [x.type for x in inputs], [y.type for y in outputs], needs
-        )
-        self.op, self.attrs, self.needs = op, attrs, needs
-        self.sequence = next_sequence()
-        self.origin = here()
-        self.types = tuple([y.type for y in outputs])
         # the inputs are as they are now: see `apply_operator`
-        self.edges: tuple[Any, ...] = tuple(
+        edges = tuple(
             [
                 None if not need else x if x._grad_fn is None else (x._grad_fn, x.output_number)
                 for x, need in zip(inputs, needs, strict=True)
             ]
         )
+        types = tuple([x.type for x in inputs]), tuple([y.type for y in outputs])
+        super().__init__(edges, *types)
+        self.op, self.attrs, self.needs = op, attrs, needs
+        keep_inputs, keep_outputs = saved(op, attrs, *types, needs)
         # `states`: what tells whether a saved operand or result is changed in place later: its version, or its value in a trace
         version_of = MODES.interpreter.version_of
         saved_inputs: list[Any] = []
@@ -93,10 +67,14 @@ class Node:
                 x = MODES.interpreter.without_base(x)
             saved_inputs.append(x)
         for y, keep in zip(outputs, keep_outputs, strict=True):
-            # without its history, which is this node: no cycle
-            saved_outputs.append(frozen(y) if keep else Unsaved(y.type))
-            # in a trace the value that it stands for now is never another one
-            version = version_of(y) if keep else None
+            if not keep:
+                saved_outputs.append(Unsaved(y.type))
+                states.append(None)
+                continue
+            saved_outputs.append(frozen(y))  # without its history, which is this node: no cycle
+            version = version_of(
+                y
+            )  # in a trace the value that it stands for now is never another one
             states.append(version if isinstance(version, int) else None)
         self.inputs: tuple[Any, ...] = tuple(saved_inputs)
         self.outputs: tuple[Any, ...] = tuple(saved_outputs)
@@ -105,70 +83,22 @@ class Node:
             self.inputs = tuple(Packed(x) if isinstance(x, Tensor) else x for x in self.inputs)
             self.outputs = tuple(Packed(y) if isinstance(y, Tensor) else y for y in self.outputs)
             self.states = (None,) * len(self.states)
-        self.released = False
-        self.hooks: NodeHooks | None = None
-
-    def waiting(self) -> NodeHooks:
-        """What waits here for gradients, to be added to."""
-        if self.hooks is None:
-            self.hooks = NodeHooks()
-        return self.hooks
-
-    def retain(self, tensor: Tensor, number: int) -> None:
-        """`backward` keeps the gradient of this result too, as long as the result is there."""
-        self.waiting().retained[number] = weakref.ref(tensor)
-
-    def forget(self, tensor: Tensor, number: int) -> None:
-        """Undo `retain`: the tensor has another history now."""
-        retained = self.waiting().retained
-        known = retained.get(number)
-        if known is not None and known() is tensor:
-            del retained[number]
-
-    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(gradients of the inputs, gradients of the results)` runs after the node's backward.
-
-        Both are tuples, with None where there is no gradient. A tuple that it returns stands in for the first.
-        """
-        require_callable(hook)
-        return self.waiting().after.add(hook)
-
-    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(gradients of the results)` runs before the node's backward, which gets what it returns instead."""
-        require_callable(hook)
-        return self.waiting().before.add(hook)
 
     def name(self) -> str:
         """The name of the operation that this goes back over, such as MulBackward."""
         return f"{self.op.name}Backward"
 
-    @property
-    def next_functions(self) -> tuple[tuple[Node | AccumulateGrad | None, int], ...]:
-        """(node, output number) for each input: an `AccumulateGrad` for a leaf, None where no gradient is needed."""
-        return tuple(
-            (None, 0) if e is None else e if isinstance(e, tuple) else (accumulator_of(e), 0)
-            for e in self.edges
-        )
-
     def release(self) -> None:
         """Drop saved Tensors."""
         self.inputs, self.outputs, self.states, self.released = (), (), (), True
 
-    def completed(self, cotangents: Sequence[Any]) -> tuple[Any, ...]:
-        """Cotangents with zeros for results that nothing depends on."""
-        return tuple(
-            BUILDER.zeros(t) if c is None else c
-            for c, t in zip(cotangents, self.types, strict=True)
-        )
-
     def saved_inputs(self) -> tuple[Any, ...]:
         """The inputs with the values that they had. In a trace these are at hand; eager they are gone after a change."""
         for y, version in zip(self.outputs, self.states[len(self.inputs) :], strict=False):
-            as_saved(y, version, None, self._described)
+            if version is not None:
+                as_saved(y, version, None, self._described)
         return tuple(
-            with_history(x.unpacked(), edge)
-            if isinstance(x, Packed)
-            else as_saved(x, version, edge, self._described)
+            as_saved(x, version, edge, self._described)
             for x, version, edge in zip(self.inputs, self.states, self.edges, strict=False)
         )
 
@@ -182,15 +112,6 @@ class Node:
                 f"backward a second time through {self.op.name} at {self.origin.source}: its saved Tensors are gone; "
                 "call the first backward with retain_graph=True"
             )
-        if isinstance(self.op.vjp, NoGradient):
-            raise GradError(
-                f"{self.op.name} has no gradient: {self.op.vjp.reason}; recorded at {self.origin.source}"
-            )
-        if isinstance(self.op.vjp, ZeroGradient):
-            return tuple(
-                builder.zeros(x.type) if need else None
-                for x, need in zip(self.inputs, self.needs, strict=True)
-            )
         outputs = []
         for number, y in enumerate(self.outputs):
             if isinstance(y, Tensor | Packed):
@@ -198,24 +119,14 @@ class Node:
                 y._requires_grad, y._grad_fn, y.output_number = True, self, number
             outputs.append(y)
         n = Application(self.saved_inputs(), tuple(outputs), self.attrs, cotangents, self.needs)
-        result: Sequence[Any] = self.op.vjp(builder, n)  # type: ignore[operator]
-        return result
-
-    def __repr__(self) -> str:
-        return f"<{self.name()}>"
-
-
-def edge_of(x: Tensor) -> Any:
-    """Where x's gradient goes: to the node and the number of its output, or to the leaf x; None if none is wanted."""
-    x = MODES.interpreter.current(x)
-    if x._grad_fn is not None:
-        return x._grad_fn, x.output_number
-    return x if x._requires_grad is True else None
+        return pullback(builder, self.op, n, self.origin.source)
 
 
 def as_saved(x: Any, version: Any, edge: Any, what: Callable[[Tensor], str]) -> Any:
     """A saved Tensor with the elements and the history that it had. Raises `GradError`, which says `what` it is, where they are
-    gone. `version`: None for what has no elements."""
+    gone. `version`: None for what has no elements, or is kept as something else."""
+    if isinstance(x, Packed):
+        return with_history(x.unpacked(), edge)
     if version is None:
         return x
     then = MODES.interpreter.at_version(x, version)
@@ -245,12 +156,12 @@ def changed_at(x: Tensor) -> str:
 def saved(
     op: Operator,
     attrs: Attributes,
-    inputs: list[Type],
-    outputs: list[Type],
+    inputs: tuple[Type, ...],
+    outputs: tuple[Type, ...],
     needs: tuple[bool, ...],
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Which inputs and outputs the gradient rule reads the elements of."""
-    key = (op.name, attrs.key, tuple(inputs), tuple(outputs), needs)
+    key = (op.name, attrs.key, inputs, outputs, needs)
     found = _SAVED.get(key)
     if found is None:
         if len(_SAVED) > 10_000:
@@ -262,8 +173,8 @@ def saved(
 def _find_saved(
     op: Operator,
     attrs: Attributes,
-    inputs: list[Type],
-    outputs: list[Type],
+    inputs: tuple[Type, ...],
+    outputs: tuple[Type, ...],
     needs: tuple[bool, ...],
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     if not callable(op.vjp):
@@ -272,10 +183,8 @@ def _find_saved(
     xs, ys = [Value(t) for t in inputs], [Value(t) for t in outputs]
     dys = tuple(Value(t) for t in outputs)
     grads = op.vjp(builder, Application(tuple(xs), tuple(ys), attrs, dys, needs))
-    needed = {g for g, need in zip(grads, needs, strict=False) if need and g is not None}
-    for node in reversed(builder.nodes):
-        if any(v in needed for v in node.outputs):
-            needed.update(node.inputs)
+    wanted = [g for g, need in zip(grads, needs, strict=False) if need and g is not None]
+    _, needed = used(Graph((), tuple(builder.nodes), tuple(wanted)))
     return tuple(x in needed for x in xs), tuple(y in needed for y in ys)
 
 
@@ -289,7 +198,7 @@ def attach(
     """Give floating outputs a history."""
     if not any(is_floating(y.type.dtype) for y in outputs):
         return
-    node = Node(op, inputs, attrs, outputs, needs)
+    node = OperationNode(op, inputs, attrs, outputs, needs)
     for number, y in enumerate(outputs):
         if is_floating(y.type.dtype):
             y._requires_grad, y._grad_fn, y.output_number = True, node, number

@@ -11,8 +11,8 @@ from typing import Any
 from ops.errors import GradError
 from ops.types import is_floating, short
 from tracer.autograd.engine import backward
+from tracer.autograd.gradient_node import GradientNode
 from tracer.autograd.hooks import RemovableHandle, register_after_accumulation, register_on_tensor
-from tracer.autograd.tape import Node as HistoryNode
 from tracer.core.source_lines import located
 from tracer.tensors.methods import attach_to
 from tracer.tensors.modes import INFERENCE, MODES, Flag, Untracked, untracked
@@ -70,7 +70,11 @@ class GradientMethods:
             self._flag(untracked(bool(wanted), self.is_inference()))
 
     def is_inference(self: Any) -> bool:
-        """Whether this was made in inference mode, so that it can have no part in gradients outside of it."""
+        """Whether this was made in inference mode, so that it can have no part in gradients outside of it.
+
+        >>> tracer.ones(2).is_inference()
+        False
+        """
         mark = self._flag_now()
         return isinstance(mark, Untracked) and mark.inference
 
@@ -88,20 +92,24 @@ class GradientMethods:
         return flag
 
     @property
-    def grad_fn(self: Any) -> HistoryNode | None:
+    def grad_fn(self: Any) -> GradientNode | None:
         """The recorded operation that made this; None for leaves."""
-        node: HistoryNode | None = MODES.interpreter.current(self)._grad_fn
+        node: GradientNode | None = MODES.interpreter.current(self)._grad_fn
         return node
 
     @grad_fn.setter
-    def grad_fn(self: Any, node: HistoryNode | None) -> None:
+    def grad_fn(self: Any, node: GradientNode | None) -> None:
         self._grad_fn = node
 
     def _current(self: Any) -> Tensor:
         return MODES.interpreter.current(self)
 
     def requires_grad_(self: Any, requires_grad: bool = True) -> Tensor:
-        """Set `requires_grad` and return self."""
+        """Set `requires_grad` and return self. Raises `GradError` where the attribute cannot be set.
+
+        >>> tracer.ones(2).requires_grad_()
+        tensor([1., 1.], requires_grad=True)
+        """
         self.requires_grad = requires_grad
         return self  # type: ignore[no-any-return]
 
@@ -133,7 +141,12 @@ class GradientMethods:
         MODES.interpreter.set_grad(self, value)
 
     def detach_(self: Any) -> Tensor:
-        """Drop the history of this Tensor, so that it is a leaf. Raises `GradError` for a view, whose base has it."""
+        """Drop the history of this Tensor, so that it is a leaf. Raises `GradError` for a view, whose base has it.
+
+        >>> y = tracer.tensor([1.0], requires_grad=True) * 2
+        >>> y.detach_().is_leaf
+        True
+        """
         if self._view is not None and self._view.op is not None:
             raise located(
                 GradError(
@@ -155,11 +168,24 @@ class GradientMethods:
 
         `gradient`: of this, 1 for a Tensor of one element. `retain_graph`: whether it may be called again; as `create_graph`
         unless given.
+
+        >>> x = tracer.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
         """
         backward([self], [gradient], retain_graph, create_graph, inputs)
 
     def retain_grad(self: Any) -> None:
-        """`backward` keeps `.grad` of this although it is no leaf. Raises `GradError` if it requires no gradient."""
+        """`backward` keeps `.grad` of this although it is no leaf. Raises `GradError` if it requires no gradient.
+
+        >>> x = tracer.tensor(3.0, requires_grad=True)
+        >>> y = x * x
+        >>> y.retain_grad()
+        >>> (2 * y).backward()
+        >>> y.grad
+        tensor(2.)
+        """
         if not self.requires_grad:
             why = "is volatile" if self.volatile else "requires no gradient"
             raise located(GradError(f"{short(self.type)} {why}, so there is none to keep"))
@@ -173,13 +199,26 @@ class GradientMethods:
 
         Hooks run in the order in which they were registered, before `.grad` is written. The handle's `remove()` takes it
         away. Raises `GradError` if this requires no gradient.
+
+        >>> x = tracer.tensor(3.0, requires_grad=True)
+        >>> handle = x.register_hook(lambda gradient: 10 * gradient)
+        >>> (x * x).backward()
+        >>> x.grad
+        tensor(60.)
+        >>> handle.remove()
         """
         return register_on_tensor(self, hook)
 
     def register_post_accumulate_grad_hook(
         self: Any, hook: Callable[[Tensor], None]
     ) -> RemovableHandle:
-        """`hook(leaf)` runs when a backward has written `.grad` of this leaf. Raises `GradError` for what is no leaf."""
+        """`hook(leaf)` runs when a backward has written `.grad` of this leaf. Raises `GradError` for what is no leaf.
+
+        >>> x = tracer.tensor(3.0, requires_grad=True)
+        >>> handle = x.register_post_accumulate_grad_hook(lambda leaf: print("has", leaf.grad))
+        >>> (x * x).backward()
+        has tensor(6.)
+        """
         return register_after_accumulation(self, hook)
 
 

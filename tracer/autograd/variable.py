@@ -31,6 +31,11 @@ class Variable(Tensor, metaclass=_Kind):
 
     It has no history. `volatile`: nothing that is computed from it requires gradients or keeps anything for them.
     Raises `GradError` if it is to be both.
+
+    >>> x = tracer.Variable(np.ones(2, np.float32), requires_grad=True)
+    >>> (3 * x).sum().backward()
+    >>> x.grad
+    tensor([3., 3.])
     """
 
     __slots__ = ()

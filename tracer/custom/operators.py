@@ -359,6 +359,12 @@ def op(
 
     Raises `ArgumentError` for what is no such function, and, where it is used first, for what Numba cannot compile or what may
     raise an exception.
+
+    >>> @tracer.op
+    ... def clipped(x, limit=1.0):
+    ...     return min(max(x, -limit), limit)
+    >>> clipped([-3.0, 0.5])
+    tensor([-1. ,  0.5])
     """
     if function is None:
         return lambda f: op(f, derivative=derivative, symbolic=symbolic, name=name)

@@ -22,25 +22,51 @@ from tracer.tensors.tensor import Tensor
 
 @public
 def add(x1: Any, x2: Any, /) -> Tensor:
-    """x1 + x2, broadcast. Integers wrap around; of bools: or."""
+    """x1 + x2, broadcast. Integers wrap around; of bools: or.
+
+    Element by element, in the promoted type.
+
+    >>> tracer.add([1, 2], [[10], [20]])
+    tensor([[11, 12],
+            [21, 22]])
+    """
     return elementwise("Add", x1, x2)
 
 
 @public
 def subtract(x1: Any, x2: Any, /) -> Tensor:
-    """x1 - x2, broadcast. Integers wrap around. Raises `DTypeError` for bools."""
+    """x1 - x2, broadcast. Integers wrap around. Raises `DTypeError` for bools.
+
+    Element by element, in the promoted type.
+
+    >>> tracer.subtract([1, 2], [[10], [20]])
+    tensor([[ -9,  -8],
+            [-19, -18]])
+    """
     return elementwise("Sub", x1, x2)
 
 
 @public
 def multiply(x1: Any, x2: Any, /) -> Tensor:
-    """x1 * x2, broadcast. Integers wrap around; of bools: and."""
+    """x1 * x2, broadcast. Integers wrap around; of bools: and.
+
+    Element by element, in the promoted type.
+
+    >>> tracer.multiply([1, 2], 3)
+    tensor([3, 6])
+    """
     return elementwise("Mul", x1, x2)
 
 
 @public
 def divide(x1: Any, x2: Any, /) -> Tensor:
-    """x1 / x2, broadcast; integers give float32. Of floats by 0: an infinity or NaN."""
+    """x1 / x2, broadcast; integers give float32. Of floats by 0: an infinity or NaN.
+
+    Element by element, in the promoted type.
+
+    >>> tracer.divide([1, 2], 4)
+    tensor([0.25, 0.5 ])
+    """
     return elementwise("Div", x1, x2, floating=True)
 
 
@@ -96,9 +122,12 @@ def known_elements(given: Any, x: Tensor) -> np.ndarray[Any, Any] | None:
 def floor_divide(x1: Any, x2: Any, /) -> Tensor:
     """x1 / x2 rounded down, broadcast; exact for integers.
 
-    Raises `DivisionError` for an integer divisor that holds a 0, `IntegerOverflowError` for the
-    most negative integer by -1. Where the values are not known, in a compiled function, these
-    give 0 and wrap around.
+    In the promoted type. Raises `DivisionError` for an integer divisor that holds a 0,
+    `IntegerOverflowError` for the most negative integer by -1. Where the values are not known, in a
+    compiled function, these give 0 and wrap around.
+
+    >>> tracer.floor_divide([7, -7], 2)
+    tensor([ 3, -4])
     """
     return _dividing("FloorDivide", x1, x2)
 
@@ -109,13 +138,24 @@ def remainder(x1: Any, x2: Any, /) -> Tensor:
 
     Raises `DivisionError` for an integer divisor that holds a 0; in a compiled function these
     places give 0.
+
+    Element by element, in the promoted type.
+
+    >>> tracer.remainder([7, -7], 4)
+    tensor([3, 1])
     """
     return _dividing("Remainder", x1, x2)
 
 
 @public
 def fmod(x1: Any, x2: Any, /) -> Tensor:
-    """x1 - x2 * trunc(x1 / x2), with the sign of x1, broadcast; 0 as divisor as for `remainder`."""
+    """x1 - x2 * trunc(x1 / x2), with the sign of x1, broadcast; 0 as divisor as for `remainder`.
+
+    In the promoted type. Raises `DivisionError` for an integer divisor that holds a 0.
+
+    >>> tracer.fmod([7, -7], 4)
+    tensor([ 3, -3])
+    """
     return _dividing("Fmod", x1, x2)
 
 
@@ -124,31 +164,61 @@ def fmod(x1: Any, x2: Any, /) -> Tensor:
 
 @public
 def negative(x: Any, /) -> Tensor:
-    """-x. Integers wrap around. Raises `DTypeError` for bools."""
+    """-x. Integers wrap around. Raises `DTypeError` for bools.
+
+    Element by element.
+
+    >>> tracer.negative([1, -2])
+    tensor([-1,  2])
+    """
     return elementwise("Neg", x)
 
 
 @public
 def positive(x: Any, /) -> Tensor:
-    """x."""
+    """x itself.
+
+    Of any shape and type.
+
+    >>> tracer.positive([1, -2])
+    tensor([ 1, -2])
+    """
     return copied(as_tensor(x))
 
 
 @public
 def abs(x: Any, /) -> Tensor:
-    """Absolute value. The gradient at 0 is 0."""
+    """Absolute value. The gradient at 0 is 0.
+
+    Element by element; the type stays. Raises `DTypeError` for bools.
+
+    >>> tracer.abs([-2, 0, 3])
+    tensor([2, 0, 3])
+    """
     return elementwise("Abs", x)
 
 
 @public
 def sign(x: Any, /) -> Tensor:
-    """-1, 0 or 1 by the sign of x; NaN for NaN."""
+    """-1, 0 or 1 by the sign of x; NaN for NaN.
+
+    Element by element; the type stays. Raises `DTypeError` for bools.
+
+    >>> tracer.sign([-2.5, 0.0, 3.0])
+    tensor([-1.,  0.,  1.])
+    """
     return elementwise("Sign", x)
 
 
 @public
 def copysign(x1: Any, x2: Any, /) -> Tensor:
-    """The size of x1 with the sign of x2, broadcast; integers become float32."""
+    """The size of x1 with the sign of x2, broadcast; integers become float32.
+
+    Element by element.
+
+    >>> tracer.copysign([1.0, 2.0], [-1.0, 1.0])
+    tensor([-1.,  2.])
+    """
     return elementwise("CopySign", x1, x2, floating=True)
 
 
@@ -161,6 +231,11 @@ def pow(x1: Any, x2: Any, /) -> Tensor:
 
     Raises `DTypeError` for an integer to a negative integer that is known; in a compiled
     function such places give 0, but for the bases 1 and -1.
+
+    Element by element, in the promoted type.
+
+    >>> tracer.pow([1, 2, 3], 2)
+    tensor([1, 4, 9])
     """
     if number_type(x2) is not None and isinstance(x2, int | float):
         found = _power_by_number(x1, x2)
@@ -224,7 +299,11 @@ def _product(x: Tensor, exponent: int) -> Tensor:
 
 @public
 def square(x: Any, /) -> Tensor:
-    """x * x."""
+    """x * x, element by element; the type stays.
+
+    >>> tracer.square([1, -3])
+    tensor([1, 9])
+    """
     x = strong(as_tensor(x))
     result: Tensor = apply("Mul", x, x)
     return result
@@ -232,25 +311,45 @@ def square(x: Any, /) -> Tensor:
 
 @public
 def sqrt(x: Any, /) -> Tensor:
-    """Square root, correctly rounded; NaN below 0."""
+    """Square root, correctly rounded; NaN below 0.
+
+    Element by element; integers and bools become float32.
+
+    >>> tracer.sqrt([4.0, 2.0])
+    tensor([2.       , 1.4142135])
+    """
     return unary_floating("Sqrt", x)
 
 
 @public
 def rsqrt(x: Any, /) -> Tensor:
-    """1 / sqrt(x)."""
+    """1 / sqrt(x), element by element; integers and bools become float32.
+
+    >>> tracer.rsqrt([4.0, 0.25])
+    tensor([0.5, 2. ])
+    """
     return unary_floating("Rsqrt", x)
 
 
 @public
 def reciprocal(x: Any, /) -> Tensor:
-    """1 / x."""
+    """1 / x, element by element; integers and bools become float32.
+
+    >>> tracer.reciprocal([2.0, 4.0])
+    tensor([0.5 , 0.25])
+    """
     return unary_floating("Reciprocal", x)
 
 
 @public
 def hypot(x1: Any, x2: Any, /) -> Tensor:
-    """sqrt(x1*x1 + x2*x2) without overflow, broadcast."""
+    """sqrt(x1*x1 + x2*x2) without overflow, broadcast.
+
+    Element by element; integers and bools become float32.
+
+    >>> tracer.hypot([3.0, 5.0], [4.0, 12.0])
+    tensor([ 5., 13.])
+    """
     return elementwise("Hypot", x1, x2, floating=True)
 
 
@@ -259,13 +358,25 @@ def hypot(x1: Any, x2: Any, /) -> Tensor:
 
 @public
 def maximum(x1: Any, x2: Any, /) -> Tensor:
-    """The larger one, broadcast; NaN wins. In a tie each gets half of the gradient."""
+    """The larger one, broadcast; NaN wins. In a tie each gets half of the gradient.
+
+    Element by element, in the promoted type.
+
+    >>> tracer.maximum([1, 5], 3)
+    tensor([3, 5])
+    """
     return elementwise("Maximum", x1, x2)
 
 
 @public
 def minimum(x1: Any, x2: Any, /) -> Tensor:
-    """The smaller one, broadcast; NaN wins. In a tie each gets half of the gradient."""
+    """The smaller one, broadcast; NaN wins. In a tie each gets half of the gradient.
+
+    Element by element, in the promoted type.
+
+    >>> tracer.minimum([1, 5], 3)
+    tensor([1, 3])
+    """
     return elementwise("Minimum", x1, x2)
 
 
@@ -282,7 +393,11 @@ def _limits(dtype: str) -> tuple[Any, Any]:
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """x limited to [min, max], broadcast; None leaves a side open. max where min > max.
 
-    The gradient goes to x within the bounds and at them, else to the bound that was taken.
+    Element by element, in the type that x and the bounds promote to. The gradient goes to x within
+    the bounds and at them, else to the bound that was taken.
+
+    >>> tracer.clip([-2.0, 0.5, 3.0], 0, 1)
+    tensor([0. , 0.5, 1. ])
     """
     if min is None and max is None:
         return copied(as_tensor(x))
@@ -310,19 +425,37 @@ def _rounded(name: str, x: Any) -> Tensor:
 
 @public
 def floor(x: Any, /) -> Tensor:
-    """The largest whole number that is not above x. Integers stay as they are."""
+    """The largest whole number that is not above x. Integers stay as they are.
+
+    Element by element.
+
+    >>> tracer.floor([1.8, -1.2])
+    tensor([ 1., -2.])
+    """
     return _rounded("Floor", x)
 
 
 @public
 def ceil(x: Any, /) -> Tensor:
-    """The smallest whole number that is not below x. Integers stay as they are."""
+    """The smallest whole number that is not below x. Integers stay as they are.
+
+    Element by element.
+
+    >>> tracer.ceil([1.2, -1.2])
+    tensor([ 2., -1.])
+    """
     return _rounded("Ceil", x)
 
 
 @public
 def trunc(x: Any, /) -> Tensor:
-    """x without its fraction. Integers stay as they are."""
+    """x without its fraction. Integers stay as they are.
+
+    Element by element.
+
+    >>> tracer.trunc([1.7, -1.7])
+    tensor([ 1., -1.])
+    """
     return _rounded("Trunc", x)
 
 
@@ -330,7 +463,13 @@ def trunc(x: Any, /) -> Tensor:
 def round(x: Any, /, decimals: int = 0) -> Tensor:
     """The nearest whole number (of two the even one), or multiple of 10**-decimals.
 
-    Integers stay as they are.
+    Element by element; integers stay as they are. Raises `ArgumentError` for decimals that are no
+    integer.
+
+    >>> tracer.round([0.5, 1.5, 2.345])
+    tensor([0., 2., 2.])
+    >>> tracer.round(2.345, decimals=1)
+    tensor(2.3)
     """
     if not isinstance(decimals, int):
         raise ArgumentError(f"decimals must be an integer, got {decimals!r}")
@@ -345,7 +484,13 @@ def round(x: Any, /, decimals: int = 0) -> Tensor:
 
 @public
 def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
-    """start + weight * (end - start), broadcast; integers become float32."""
+    """start + weight * (end - start), broadcast; integers become float32.
+
+    Element by element.
+
+    >>> tracer.lerp(0.0, [10.0, 20.0], 0.25)
+    tensor([2.5, 5. ])
+    """
     start, end, weight = prepare(start, end, weight, floating=True)
     return elementwise("Add", start, elementwise("Mul", weight, elementwise("Sub", end, start)))
 

@@ -52,9 +52,15 @@ def fresh(array: np.ndarray[Any, Any]) -> Tensor:
 def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of the data: a number, nested sequences, a NumPy array or a Tensor.
 
-    Python floats become float32, ints int64; NumPy arrays keep their element type. In a traced
-    function the result is a constant (of a traced Tensor: its value). Raises `DTypeError` for
-    elements that are no numbers.
+    The shape is the data's. Python floats become float32, ints int64; NumPy arrays keep their element
+    type. In a traced function the result is a constant (of a traced Tensor: its value). Raises
+    `DTypeError` for elements that are no numbers.
+
+    >>> tracer.tensor([[1.0, 2.0], [3.0, 4.0]])
+    tensor([[1., 2.],
+            [3., 4.]])
+    >>> tracer.tensor(3, dtype="float16", requires_grad=True)
+    tensor(3., dtype=float16, requires_grad=True)
     """
     result = (
         copied(asarray(data, dtype).data) if has_tensors(data) else fresh(array_of(data, dtype))
@@ -68,8 +74,14 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
 def asarray(data: Any, dtype: Any = None, *, copy: bool | None = None) -> Tensor:
     """A Tensor of data, sharing an array's memory where it can; a Tensor is returned as it is.
 
-    `copy`: True for memory of its own, False to raise `ArgumentError` where a copy would be
-    needed.
+    The shape is the data's; the element type too, unless `dtype` is another. `copy`: True for memory
+    of its own, False to raise `ArgumentError` where a copy would be needed.
+
+    >>> a = np.zeros(2, np.float32)
+    >>> t = tracer.asarray(a)
+    >>> a[0] = 5
+    >>> t
+    tensor([5., 0.])
     """
     result = as_tensor(data)
     if dtype is not None:
@@ -149,11 +161,14 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 
 @public
 def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
-    """x converted to another element type.
+    """x converted to another element type; the shape stays.
 
     Floats to integers truncate toward zero and saturate, NaN gives 0; anything but 0 is True as
     bool. Gradients go through between floats, and are 0 through integers. With `copy=False`, x
     itself if it has the type.
+
+    >>> tracer.astype([1.9, -1.9, 300.0], "int8")
+    tensor([  1,  -1, 127], dtype=int8)
     """
     x, name = as_tensor(x), dtype_name(dtype)
     if x.type.dtype == name and not x.type.weak:
@@ -196,9 +211,13 @@ def _is_scalar(x: Any) -> bool:
 
 @public
 def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
-    """A Tensor of a shape, every element fill_value.
+    """A Tensor of a shape, every element fill_value: a number or a 0-d Tensor, through which gradients go.
 
-    A number or a 0-d Tensor, through which gradients go.
+    Of fill_value's type unless `dtype` says otherwise. Raises `ShapeError` for a fill_value with axes.
+
+    >>> tracer.full((2, 2), 7)
+    tensor([[7, 7],
+            [7, 7]])
     """
     if dtype is None:
         value = as_tensor(fill_value)
@@ -214,43 +233,73 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
 
 @public
 def zeros(shape: Shape, dtype: Any = None) -> Tensor:
-    """Zeros; float32 unless told otherwise."""
+    """Zeros of a shape; float32 unless told otherwise.
+
+    >>> tracer.zeros((2, 3))
+    tensor([[0., 0., 0.],
+            [0., 0., 0.]])
+    """
     return full(shape, 0, dtype=DEFAULT_FLOAT if dtype is None else dtype)
 
 
 @public
 def ones(shape: Shape, dtype: Any = None) -> Tensor:
-    """Ones; float32 unless told otherwise."""
+    """Ones of a shape; float32 unless told otherwise.
+
+    >>> tracer.ones((2, 2), dtype="int8")
+    tensor([[1, 1],
+            [1, 1]], dtype=int8)
+    """
     return full(shape, 1, dtype=DEFAULT_FLOAT if dtype is None else dtype)
 
 
 @public
 def empty(shape: Shape, dtype: Any = None) -> Tensor:
-    """The same as `zeros`: no memory is handed out with what was in it before."""
+    """Zeros of a shape, float32 unless told otherwise, the same as `zeros`: no memory is handed out with what was in it before.
+
+    >>> tracer.empty(2)
+    tensor([0., 0.])
+    """
     return zeros(shape, dtype=dtype)
 
 
 @public
 def zeros_like(x: Any, /, dtype: Any = None) -> Tensor:
-    """Zeros of x's shape and element type."""
+    """Zeros of x's shape and element type.
+
+    >>> tracer.zeros_like([1, 2])
+    tensor([0, 0])
+    """
     return full_like(x, 0, dtype=dtype)
 
 
 @public
 def ones_like(x: Any, /, dtype: Any = None) -> Tensor:
-    """Ones of x's shape and element type."""
+    """Ones of x's shape and element type.
+
+    >>> tracer.ones_like([5, 6])
+    tensor([1, 1])
+    """
     return full_like(x, 1, dtype=dtype)
 
 
 @public
 def empty_like(x: Any, /, dtype: Any = None) -> Tensor:
-    """The same as `zeros_like`."""
+    """Zeros of x's shape and element type, the same as `zeros_like`.
+
+    >>> tracer.empty_like([1, 2])
+    tensor([0, 0])
+    """
     return full_like(x, 0, dtype=dtype)
 
 
 @public
 def full_like(x: Any, /, fill_value: Any, dtype: Any = None) -> Tensor:
-    """A Tensor of x's shape and element type, every element fill_value."""
+    """A Tensor of x's shape and element type, every element fill_value.
+
+    >>> tracer.full_like([1.0, 2.0], 7)
+    tensor([7., 7.])
+    """
     x = as_tensor(x)
     own = DEFAULT_FLOAT if x.type.weak and is_floating(x.type.dtype) else x.type.dtype
     return full(x.type.shape, fill_value, dtype=own if dtype is None else dtype)

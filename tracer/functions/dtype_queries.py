@@ -31,6 +31,11 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
     As in NumPy 2, but integers never widen floats: result_type(float32, int64) is float32.
     Python numbers alone give their default: float32, int64, bool.
+
+    Raises `ArgumentError` for no operands.
+
+    >>> tracer.result_type(tracer.float32, tracer.int64)
+    dtype('float32')
     """
     if not arrays_and_dtypes:
         raise ArgumentError("result_type needs at least one Tensor, array, number or element type")
@@ -50,6 +55,9 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion takes an element type (or a Tensor's) to another one.
 
     An integer to any float, never back.
+
+    >>> tracer.can_cast(tracer.int64, tracer.float32), tracer.can_cast(tracer.float32, tracer.int64)
+    (True, False)
     """
     source, target = _type_of(from_).dtype, dtype_name(to)
     return promotion.promote((source, False), (target, False))[0] == target
@@ -61,6 +69,11 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
     Kinds: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex
     floating", "numeric", or an element type itself.
+
+    Raises `ArgumentError` for a kind that there is not.
+
+    >>> tracer.isdtype(tracer.float16, "real floating"), tracer.isdtype(tracer.bool, "numeric")
+    (True, False)
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
@@ -78,9 +91,12 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 @public
 def finfo(type: Any, /) -> Any:
-    """Limits of a floating element type (or a Tensor's).
+    """Limits of a floating element type (or a Tensor's): bits, eps, max, min, smallest_normal, dtype.
 
-    Bits, eps, max, min, smallest_normal, dtype.
+    Raises `DTypeError` for other types.
+
+    >>> tracer.finfo(tracer.bfloat16).bits
+    16
     """
     name = _type_of(type).dtype
     if name not in FLOATING:
@@ -90,7 +106,13 @@ def finfo(type: Any, /) -> Any:
 
 @public
 def iinfo(type: Any, /) -> np.iinfo[Any]:
-    """Limits of an integer element type (or a Tensor's): bits, max, min, dtype."""
+    """Limits of an integer element type (or a Tensor's): bits, max, min, dtype.
+
+    Raises `DTypeError` for other types.
+
+    >>> tracer.iinfo(tracer.int8).max
+    127
+    """
     name = _type_of(type).dtype
     if name not in INTEGERS:
         raise DTypeError(f"iinfo is of integer element types, got {name}; use finfo")

@@ -42,7 +42,11 @@ def as_indices(indices: Any) -> Tensor:
 def take(x: Any, indices: Any, /, axis: int | None = None) -> Tensor:
     """x's slices at indices along an axis: shape x.shape[:axis] + indices.shape + x.shape[axis+1:].
 
-    None: of all elements.
+    None: of all elements. indices are integers; the type is x's. Raises `BoundsError` for an index out
+    of range.
+
+    >>> tracer.take([10, 20, 30], [2, 0])
+    tensor([30, 10])
     """
     x, where = as_tensor(x), as_indices(indices)
     if axis is None:
@@ -55,7 +59,12 @@ def take(x: Any, indices: Any, /, axis: int | None = None) -> Tensor:
 def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
     """The elements of x at indices along an axis: of the last of two, x[i, indices[i, j]].
 
-    indices has as many axes as x; the others are broadcast against x's.
+    indices, integers, have as many axes as x; the others are broadcast against x's. The type is x's.
+    Raises `ShapeError` for another number of axes, `BoundsError` for an index out of range.
+
+    >>> tracer.take_along_axis([[3, 1], [2, 9]], [[1], [0]])
+    tensor([[1],
+            [2]])
     """
     x, where = as_tensor(x), as_indices(indices)
     axis = normalize_axis(axis, x.ndim)
@@ -81,10 +90,12 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
 def gather(x: Any, indices: Any, /, axis: int = 0) -> Tensor:
     """The elements of x at indices along an axis, as PyTorch's gather.
 
-    indices may have fewer elements than x along the other axes.
+    indices, integers, may have fewer elements than x along the other axes. The result has the shape
+    of indices and x's element type. `take` gives whole slices, `take_along_axis` broadcasts.
 
-    The result has the shape of indices. `take` gives whole slices, `take_along_axis`
-    broadcasts.
+    >>> tracer.gather([[1, 2], [3, 4]], [[0, 0], [1, 0]], axis=1)
+    tensor([[1, 1],
+            [4, 3]])
     """
     result: Tensor = apply("GatherElements", as_tensor(x), as_indices(indices), axis=axis)
     return result
@@ -112,6 +123,9 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
 
     updates have the shape of indices and x's element type (or are one number). Equal indices
     add up, in order.
+
+    >>> tracer.scatter_add(tracer.zeros(3), [2, 0, 2], [1.0, 2.0, 5.0])
+    tensor([2., 0., 6.])
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
     result: Tensor = apply(
@@ -126,6 +140,9 @@ def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
 
     updates have shape x.shape[:axis] + indices.shape + x.shape[axis+1:] and x's element type
     (or are one number).
+
+    >>> tracer.index_add(tracer.zeros(3), [0, 0, 2], [1.0, 2.0, 5.0])
+    tensor([3., 0., 5.])
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
     place = normalize_axis(axis, x.ndim)
@@ -140,6 +157,9 @@ def scatter(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
 
     src has the shape of indices and x's element type, or is one number. Of equal places the last
     one counts.
+
+    >>> tracer.scatter(tracer.zeros(3), [2, 0], [1.0, 2.0])
+    tensor([2., 0., 1.])
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
     value = same_type(x, src, where.type.shape)
@@ -153,6 +173,11 @@ def index_copy(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
 
     src has shape x.shape[:axis] + indices.shape + x.shape[axis+1:] and x's element type, or is one
     number. Of equal indices the last one counts.
+
+    >>> tracer.index_copy(tracer.zeros((3, 2)), [2], [[1.0, 2.0]])
+    tensor([[0., 0.],
+            [0., 0.],
+            [1., 2.]])
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
     place = normalize_axis(axis, x.ndim)
@@ -167,7 +192,12 @@ def one_hot(
 ) -> Tensor:
     """1 at each index along a new axis of num_classes, 0 elsewhere and for indices out of range.
 
-    None: one more than the largest index, which must be known, so not in a trace.
+    indices are integers; the result is float32 unless `dtype` says otherwise. num_classes None: one
+    more than the largest index, which must be known: raises `TraceError` in a trace.
+
+    >>> tracer.one_hot([2, 0], 3)
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
     """
     where = as_indices(indices)
     if num_classes is None:
@@ -186,15 +216,26 @@ def one_hot(
 def nonzero(x: Any, /, size: Size | None = None) -> tuple[Tensor, ...]:
     """Where x is not 0: indices along each axis, in row-major order.
 
-    `size`: their number. Without it a trace asks for it, as `int()` does, and each number is a path
-    of the program. With it another number is a `ShapeError` when the program runs.
+    A tuple of int64 Tensors of one axis. `size`: their number. Without it a trace asks for it, as
+    `int()` does, and each number is a path of the program. With it another number is a `ShapeError`
+    when the program runs.
+
+    >>> rows, columns = tracer.nonzero([[0, 5], [7, 0]])
+    >>> rows, columns
+    (tensor([0, 1]), tensor([1, 0]))
     """
     return where_true(_truth(as_tensor(x)), size, "nonzero")
 
 
 @public
 def flatnonzero(x: Any, /, size: Size | None = None) -> Tensor:
-    """Where x is not 0: positions among all elements in row-major order; `size` as in `nonzero`."""
+    """Where x is not 0: positions among all elements in row-major order; `size` as in `nonzero`.
+
+    An int64 Tensor of one axis.
+
+    >>> tracer.flatnonzero([[0, 5], [7, 0]])
+    tensor([1, 2])
+    """
     return _positions(_truth(as_tensor(x)), size, "flatnonzero")
 
 
@@ -202,7 +243,11 @@ def flatnonzero(x: Any, /, size: Size | None = None) -> Tensor:
 def masked_select(x: Any, mask: Any, /, size: Size | None = None) -> Tensor:
     """The elements of x where a mask holds, in row-major order; the two are broadcast together.
 
-    `size`: their number, see `nonzero`.
+    A Tensor of one axis. `size`: their number, see `nonzero`. Raises `DTypeError` for a mask that is
+    not bool.
+
+    >>> tracer.masked_select([1, 2, 3], [True, False, True])
+    tensor([1, 3])
     """
     x, where = as_tensor(x), as_tensor(mask)
     if where.type.dtype != "bool":

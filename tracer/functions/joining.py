@@ -35,7 +35,12 @@ def _operands(arrays: Any, name: str) -> list[Tensor]:
 def concat(arrays: Any, /, axis: int | None = 0) -> Tensor:
     """The operands one after the other along an axis, promoted to one type.
 
-    All other sizes are equal. None: flattened first.
+    All other sizes are equal. None: flattened first. Raises `ShapeError` where sizes differ and for no
+    operands at all, `ArgumentError` for what is no sequence.
+
+    >>> tracer.concat([[[1, 2]], [[3, 4]]], axis=0)
+    tensor([[1, 2],
+            [3, 4]])
     """
     tensors = _operands(arrays, "concat")
     if axis is None:
@@ -46,7 +51,15 @@ def concat(arrays: Any, /, axis: int | None = 0) -> Tensor:
 
 @public
 def stack(arrays: Any, /, axis: int = 0) -> Tensor:
-    """The operands, all of one shape, side by side along a new axis."""
+    """The operands, all of one shape, side by side along a new axis, promoted to one type.
+
+    Raises `ShapeError` where shapes differ and for no operands at all, `ArgumentError` for what is no
+    sequence.
+
+    >>> tracer.stack([[1, 2], [3, 4]], axis=1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     tensors = _operands(arrays, "stack")
     for t in tensors:
         if t.type.shape != tensors[0].type.shape:
@@ -68,7 +81,13 @@ def part(x: Tensor, axis: int, start: Size, stop: Size) -> Tensor:
 
 @public
 def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of x along an axis, without that axis."""
+    """The slices of x along an axis, without that axis.
+
+    Views of x's element type. Raises `ShapeError` for an axis that x does not have.
+
+    >>> tracer.unstack([[1, 2], [3, 4]])
+    (tensor([1, 2]), tensor([3, 4]))
+    """
     x = as_tensor(x)
     axis = normalize_axis(axis, x.ndim)
     size = x.type.shape[axis]
@@ -84,6 +103,11 @@ def split(x: Any, /, indices_or_sections: int | Sequence[int], axis: int = 0) ->
     """Parts of x along an axis: as many equal ones, or cut at these positions (as numpy.split).
 
     Raises `ShapeError` where the axis has no such parts.
+
+    Views of x's element type.
+
+    >>> tracer.split([1, 2, 3, 4], [1, 3])
+    (tensor([1]), tensor([2, 3]), tensor([4]))
     """
     x = as_tensor(x)
     axis = normalize_axis(axis, x.ndim)
@@ -111,7 +135,14 @@ def split_sizes(x: Tensor, sizes: Sequence[Size], axis: int) -> tuple[Tensor, ..
 
 @public
 def tile(x: Any, repetitions: int | Sequence[int], /) -> Tensor:
-    """x as a whole, repeated along its last axes; more counts than axes add axes in front."""
+    """x as a whole, repeated along its last axes; more counts than axes add axes in front.
+
+    The type stays.
+
+    >>> tracer.tile([1, 2], (2, 2))
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     x = as_tensor(x)
     counts = as_sizes(repetitions)
     lead = max(len(counts) - x.ndim, 0)
@@ -124,8 +155,12 @@ def tile(x: Any, repetitions: int | Sequence[int], /) -> Tensor:
 def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
     """Every element (or slice along an axis) repeated in place, all or each so many times.
 
-    None: of the elements in row-major order. A Tensor as `repeats` decides the result's size,
+    None: of the elements in row-major order. The type stays. Raises `ShapeError` for as many counts as
+    do not fit, `ArgumentError` for what is no count. A Tensor as `repeats` decides the result's size,
     so it raises `TraceError` in a trace.
+
+    >>> tracer.repeat([1, 2], [3, 1])
+    tensor([1, 1, 1, 2])
     """
     x = as_tensor(x)
     if axis is None:
@@ -162,7 +197,11 @@ _MODES = ("edge", "reflect", "wrap")
 def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: float = 0.0) -> Tensor:
     """x with a border: one width for all sides, (before, after) for all axes, or a pair for each.
 
-    Modes as in NumPy: "constant" (negative widths cut off), "edge", "reflect", "wrap".
+    Modes as in NumPy: "constant" (negative widths cut off), "edge", "reflect", "wrap". The type stays.
+    Raises `ShapeError` for widths that do not fit x, `ArgumentError` for another mode.
+
+    >>> tracer.pad([1, 2, 3], (1, 2), mode="edge")
+    tensor([1, 1, 2, 3, 3, 3])
     """
     x = as_tensor(x)
     return padded(x, _widths(pad_width, x), mode, constant_values)

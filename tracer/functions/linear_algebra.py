@@ -36,6 +36,9 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
 
     Half types accumulate in float32. Raises `ShapeError` where sizes do not fit, `DTypeError`
     for bools.
+
+    >>> tracer.matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0])
+    tensor([3., 7.])
     """
     a, b = _operands(x1, x2, "matmul", 1)
     if a.type.shape[-1] != b.type.shape[0 if b.ndim == 1 else -2]:
@@ -59,7 +62,13 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
 
 @public
 def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Tensor:
-    """Sum of products along an axis, the others broadcast. Floats accumulate in float64."""
+    """Sum of products along an axis, the others broadcast. Floats accumulate in float64.
+
+    In the promoted type. Raises `ShapeError` where the sizes of the axis differ.
+
+    >>> tracer.vecdot([[1, 2], [3, 4]], [10, 1])
+    tensor([12, 34])
+    """
     a, b = _operands(x1, x2, "vecdot", 1)
     first, second = (x.type.shape[normalize_axis(axis, x.ndim)] for x in (a, b))
     if first != second:
@@ -73,10 +82,13 @@ def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Tensor:
 
 @public
 def dot(x1: Any, x2: Any, /) -> Tensor:
-    """numpy.dot.
+    """The product of two arrays as numpy.dot has it.
 
     A scaling for 0-d operands, else the sum over the last axis of the first and the last but
-    one of the second.
+    one of the second. In the promoted type. Raises `ShapeError` where these sizes differ.
+
+    >>> tracer.dot([1, 2, 3], [4, 5, 6])
+    tensor(32)
     """
     a, b = (strong(x) for x in prepare(x1, x2))
     if a.ndim == 0 or b.ndim == 0:
@@ -87,7 +99,14 @@ def dot(x1: Any, x2: Any, /) -> Tensor:
 
 @public
 def outer(x1: Any, x2: Any, /) -> Tensor:
-    """Every product of an element of x1 with one of x2; operands of several axes are flattened."""
+    """Every product of an element of x1 with one of x2; operands of several axes are flattened.
+
+    In the promoted type, of as many rows as x1 has elements and as many columns as x2.
+
+    >>> tracer.outer([1, 2], [10, 20])
+    tensor([[10, 20],
+            [20, 40]])
+    """
     a, b = (strong(x) for x in prepare(x1, x2))
     result: Tensor = apply("Mul", reshape(a, (a.type.size, 1)), reshape(b, (1, b.type.size)))
     return result
@@ -98,6 +117,12 @@ def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Tensor:
     """Sum of products over several axes.
 
     The last `axes` of x1 with the first of x2, or the two lists of axes that are given.
+
+    In the promoted type. Raises `ShapeError` where sizes differ, `ArgumentError` for axes that are
+    neither a number nor two lists.
+
+    >>> tracer.tensordot([[1, 2], [3, 4]], [[1, 0], [0, 1]], axes=2)
+    tensor(5)
     """
     a, b = (strong(x) for x in prepare(x1, x2))
     if isinstance(axes, Sequence):

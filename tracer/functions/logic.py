@@ -47,37 +47,73 @@ def _compare(name: str, x1: Any, x2: Any) -> Tensor:
 
 @public
 def equal(x1: Any, x2: Any, /) -> Tensor:
-    """Whether elements are equal, broadcast; NaN equals nothing."""
+    """Whether elements are equal, broadcast; NaN equals nothing.
+
+    Element by element; gives bools.
+
+    >>> tracer.equal([1, 2], [1, 3])
+    tensor([ True, False])
+    """
     return _compare("Equal", x1, x2)
 
 
 @public
 def not_equal(x1: Any, x2: Any, /) -> Tensor:
-    """Whether elements differ, broadcast; NaN differs from everything."""
+    """Whether elements differ, broadcast; NaN differs from everything.
+
+    Element by element; gives bools.
+
+    >>> tracer.not_equal([1, 2], [1, 3])
+    tensor([False,  True])
+    """
     return _compare("NotEqual", x1, x2)
 
 
 @public
 def less(x1: Any, x2: Any, /) -> Tensor:
-    """Whether x1 < x2, broadcast; False beside NaN."""
+    """Whether x1 < x2, broadcast; False beside NaN.
+
+    Element by element; gives bools.
+
+    >>> tracer.less([1, 2], 2)
+    tensor([ True, False])
+    """
     return _compare("Less", x1, x2)
 
 
 @public
 def less_equal(x1: Any, x2: Any, /) -> Tensor:
-    """Whether x1 <= x2, broadcast; False beside NaN."""
+    """Whether x1 <= x2, broadcast; False beside NaN.
+
+    Element by element; gives bools.
+
+    >>> tracer.less_equal([1, 2, 3], 2)
+    tensor([ True,  True, False])
+    """
     return _compare("LessOrEqual", x1, x2)
 
 
 @public
 def greater(x1: Any, x2: Any, /) -> Tensor:
-    """Whether x1 > x2, broadcast; False beside NaN."""
+    """Whether x1 > x2, broadcast; False beside NaN.
+
+    Element by element; gives bools.
+
+    >>> tracer.greater([1, 2], [1, 1])
+    tensor([False,  True])
+    """
     return _compare("Greater", x1, x2)
 
 
 @public
 def greater_equal(x1: Any, x2: Any, /) -> Tensor:
-    """Whether x1 >= x2, broadcast; False beside NaN."""
+    """Whether x1 >= x2, broadcast; False beside NaN.
+
+    Element by element; gives bools.
+
+    >>> tracer.greater_equal([1, 2], [1, 3])
+    tensor([ True, False])
+    """
     return _compare("GreaterOrEqual", x1, x2)
 
 
@@ -88,6 +124,11 @@ def isclose(
     """Whether |x1 - x2| <= atol + rtol * |x2|, broadcast; infinities are close to themselves only.
 
     `equal_nan`: NaNs are close to each other.
+
+    Element by element; gives bools.
+
+    >>> tracer.isclose([1.0, 2.0], [1.0, 2.1])
+    tensor([ True, False])
     """
     a, b = prepare(x1, x2, floating=True)
     wide = "float64"
@@ -105,9 +146,12 @@ def isclose(
 def allclose(
     x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close, see `isclose`.
+    """Whether all elements are close, see `isclose`; False where shapes do not broadcast.
 
     A Python bool, so it raises `TraceError` in a trace.
+
+    >>> tracer.allclose([1.0, 2.0], [1.0, 2.0 + 1e-7])
+    True
     """
     close = isclose(x1, x2, rtol, atol, equal_nan)
     axes = tuple(range(close.ndim))
@@ -129,25 +173,49 @@ def _logic(name: str, *operands: Any) -> Tensor:
 
 @public
 def logical_and(x1: Any, x2: Any, /) -> Tensor:
-    """Whether both hold (are not 0), broadcast."""
+    """Whether both hold (are not 0), broadcast.
+
+    Element by element, of any types; gives bools.
+
+    >>> tracer.logical_and([0, 1, 2], True)
+    tensor([False,  True,  True])
+    """
     return _logic("And", x1, x2)
 
 
 @public
 def logical_or(x1: Any, x2: Any, /) -> Tensor:
-    """Whether one or both hold (are not 0), broadcast."""
+    """Whether one or both hold (are not 0), broadcast.
+
+    Element by element, of any types; gives bools.
+
+    >>> tracer.logical_or([0, 1], [0, 0])
+    tensor([False,  True])
+    """
     return _logic("Or", x1, x2)
 
 
 @public
 def logical_xor(x1: Any, x2: Any, /) -> Tensor:
-    """Whether just one of both holds (is not 0), broadcast."""
+    """Whether just one of both holds (is not 0), broadcast.
+
+    Element by element, of any types; gives bools.
+
+    >>> tracer.logical_xor([0, 1, 2], [3, 3, 0])
+    tensor([ True, False,  True])
+    """
     return _logic("Xor", x1, x2)
 
 
 @public
 def logical_not(x: Any, /) -> Tensor:
-    """Whether it does not hold (is 0)."""
+    """Whether it does not hold (is 0).
+
+    Element by element, of any type; gives bools.
+
+    >>> tracer.logical_not([0.0, 2.5])
+    tensor([ True, False])
+    """
     return _logic("Not", x)
 
 
@@ -166,25 +234,49 @@ def _bits(name: str, logic: str, *operands: Any) -> Tensor:
 
 @public
 def bitwise_and(x1: Any, x2: Any, /) -> Tensor:
-    """Bits set in both integers, broadcast; of bools: and."""
+    """Bits set in both integers, broadcast; of bools: and.
+
+    Element by element, in the promoted type. Raises `DTypeError` for floats.
+
+    >>> tracer.bitwise_and([12, 10], 6)
+    tensor([4, 2])
+    """
     return _bits("BitwiseAnd", "And", x1, x2)
 
 
 @public
 def bitwise_or(x1: Any, x2: Any, /) -> Tensor:
-    """Bits set in one or both integers, broadcast; of bools: or."""
+    """Bits set in one or both integers, broadcast; of bools: or.
+
+    Element by element, in the promoted type. Raises `DTypeError` for floats.
+
+    >>> tracer.bitwise_or([12, 10], 6)
+    tensor([14, 14])
+    """
     return _bits("BitwiseOr", "Or", x1, x2)
 
 
 @public
 def bitwise_xor(x1: Any, x2: Any, /) -> Tensor:
-    """Bits set in one of both integers, broadcast; of bools: xor."""
+    """Bits set in one of both integers, broadcast; of bools: xor.
+
+    Element by element, in the promoted type. Raises `DTypeError` for floats.
+
+    >>> tracer.bitwise_xor([12, 10], 6)
+    tensor([10, 12])
+    """
     return _bits("BitwiseXor", "Xor", x1, x2)
 
 
 @public
 def bitwise_invert(x: Any, /) -> Tensor:
-    """All bits turned over; of bools: not."""
+    """All bits turned over; of bools: not.
+
+    Element by element; the type stays. Raises `DTypeError` for floats.
+
+    >>> tracer.bitwise_invert([0, 5])
+    tensor([-1, -6])
+    """
     return _bits("BitwiseNot", "Not", x)
 
 
@@ -200,7 +292,11 @@ def _shift(name: str, x1: Any, x2: Any) -> Tensor:
 def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
     """Bits of x1 moved up by x2, zeros moved in, broadcast.
 
-    A negative count, or the width or more, moves all out.
+    A negative count, or the width or more, moves all out. Element by element, in the promoted type;
+    bools become int64. Raises `DTypeError` for floats.
+
+    >>> tracer.bitwise_left_shift([1, 3], 2)
+    tensor([ 4, 12])
     """
     return _shift("ShiftLeft", x1, x2)
 
@@ -209,7 +305,11 @@ def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
 def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
     """Bits of x1 moved down by x2, the sign moved in, broadcast.
 
-    A negative count, or the width or more: only the sign.
+    A negative count, or the width or more: only the sign. Element by element, in the promoted type;
+    bools become int64. Raises `DTypeError` for floats.
+
+    >>> tracer.bitwise_right_shift([8, -8], 2)
+    tensor([ 2, -2])
     """
     return _shift("ShiftRight", x1, x2)
 
@@ -227,25 +327,49 @@ def _class_of_number(name: str, x: Any, otherwise: bool) -> Tensor:
 
 @public
 def isnan(x: Any, /) -> Tensor:
-    """Whether x is not a number; of integers False."""
+    """Whether x is not a number; of integers False.
+
+    Element by element; gives bools.
+
+    >>> tracer.isnan([1.0, np.inf, np.nan])
+    tensor([False, False,  True])
+    """
     return _class_of_number("IsNaN", x, False)
 
 
 @public
 def isinf(x: Any, /) -> Tensor:
-    """Whether x is infinite, of either sign; of integers False."""
+    """Whether x is infinite, of either sign; of integers False.
+
+    Element by element; gives bools.
+
+    >>> tracer.isinf([1.0, np.inf, np.nan])
+    tensor([False,  True, False])
+    """
     return _class_of_number("IsInf", x, False)
 
 
 @public
 def isfinite(x: Any, /) -> Tensor:
-    """Whether x is neither infinite nor NaN; of integers True."""
+    """Whether x is neither infinite nor NaN; of integers True.
+
+    Element by element; gives bools.
+
+    >>> tracer.isfinite([1.0, np.inf, np.nan])
+    tensor([ True, False, False])
+    """
     return _class_of_number("IsFinite", x, True)
 
 
 @public
 def signbit(x: Any, /) -> Tensor:
-    """Whether the sign of x is minus, that of -0 too."""
+    """Whether the sign of x is minus, that of -0 too.
+
+    Element by element; gives bools.
+
+    >>> tracer.signbit([-0.0, 1.0])
+    tensor([ True, False])
+    """
     x = strong(as_tensor(x))
     if is_floating(x.type.dtype):
         result: Tensor = apply("Signbit", x)
@@ -260,6 +384,11 @@ def nan_to_num(
     """x with NaN and the infinities replaced.
 
     The infinities by the largest finite numbers unless told otherwise.
+
+    Element by element; the type stays.
+
+    >>> tracer.nan_to_num([np.nan, np.inf, 1.0], posinf=9.0)
+    tensor([0., 9., 1.])
     """
     x = strong(as_tensor(x))
     if not is_floating(x.type.dtype):
@@ -279,9 +408,12 @@ def nan_to_num(
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """x1 where the condition holds, else x2; all broadcast.
 
-    The gradient of what is not taken is exactly 0.
+    In the type that x1 and x2 promote to. The gradient of what is not taken is exactly 0.
 
     Raises `DTypeError` for a condition that is not bool: compare it with something first.
+
+    >>> tracer.where([True, False], [1, 2], 0)
+    tensor([1, 0])
     """
     condition = as_tensor(condition)
     if condition.type.dtype != "bool":

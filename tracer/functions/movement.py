@@ -23,7 +23,15 @@ Axes = int | Sequence[int]
 
 @public
 def reshape(x: Any, /, shape: Shape) -> Tensor:
-    """x with another shape of as many elements, in row-major order; one size may be -1."""
+    """x with another shape of as many elements, in row-major order; one size may be -1.
+
+    The element type stays; memory is shared where it can be. Raises `ShapeError` where the number of
+    elements is another.
+
+    >>> tracer.reshape([1, 2, 3, 4], (2, -1))
+    tensor([[1, 2],
+            [3, 4]])
+    """
     x = as_tensor(x)
     result: Tensor = apply("Reshape", x, shape=resolved(x.type.size, as_sizes(shape)))
     return result
@@ -62,7 +70,13 @@ def ints(values: Any, what: str) -> tuple[int, ...]:
 
 @public
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
-    """Axes in another order: axis k of the result is axis axes[k] of x."""
+    """Axes in another order: axis k of the result is axis axes[k] of x.
+
+    A view of the same element type. Raises `ShapeError` unless each axis is named once.
+
+    >>> tracer.permute_dims(tracer.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     x = as_tensor(x)
     perm = tuple(normalize_axis(a, x.ndim) for a in ints(axes, "axes"))
     result: Tensor = apply("Transpose", x, perm=perm)
@@ -71,7 +85,14 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
 
 @public
 def matrix_transpose(x: Any, /) -> Tensor:
-    """The last two axes swapped."""
+    """The last two axes swapped.
+
+    A view of the same element type. Raises `ShapeError` for fewer than two axes.
+
+    >>> tracer.matrix_transpose([[1, 2], [3, 4]])
+    tensor([[1, 3],
+            [2, 4]])
+    """
     x = as_tensor(x)
     if x.ndim < 2:
         raise ShapeError(f"matrix_transpose needs at least 2 axes, got {short(x.type)}")
@@ -80,7 +101,13 @@ def matrix_transpose(x: Any, /) -> Tensor:
 
 @public
 def moveaxis(x: Any, source: Axes, destination: Axes, /) -> Tensor:
-    """Axes moved to other positions, the others left in order."""
+    """Axes moved to other positions, the others left in order.
+
+    A view of the same element type. Raises `ShapeError` for an axis that x does not have.
+
+    >>> tracer.moveaxis(tracer.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     x = as_tensor(x)
     sources = [normalize_axis(a, x.ndim, "source") for a in ints(source, "source")]
     targets = [normalize_axis(a, x.ndim, "destination") for a in ints(destination, "destination")]
@@ -96,7 +123,14 @@ def moveaxis(x: Any, source: Axes, destination: Axes, /) -> Tensor:
 
 @public
 def swapaxes(x: Any, axis1: int, axis2: int, /) -> Tensor:
-    """Two axes swapped."""
+    """Two axes swapped.
+
+    A view of the same element type. Raises `ShapeError` for an axis that x does not have.
+
+    >>> tracer.swapaxes([[1, 2], [3, 4]], 0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     x = as_tensor(x)
     first, second = normalize_axis(axis1, x.ndim, "axis1"), normalize_axis(axis2, x.ndim, "axis2")
     order = list(range(x.ndim))
@@ -106,7 +140,13 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Tensor:
 
 @public
 def expand_dims(x: Any, /, axis: Axes = 0) -> Tensor:
-    """x with new axes of size 1, at these positions of the result."""
+    """x with new axes of size 1, at these positions of the result.
+
+    A view of the same element type.
+
+    >>> tracer.expand_dims([1, 2], axis=0)
+    tensor([[1, 2]])
+    """
     result: Tensor = apply("Unsqueeze", as_tensor(x), axes=ints(axis, "axis"))
     return result
 
@@ -116,6 +156,11 @@ def squeeze(x: Any, /, axis: Axes | None = None) -> Tensor:
     """x without some axes of size 1, without all of them for None.
 
     Raises `ShapeError` for an axis of another size.
+
+    A view of the same element type.
+
+    >>> tracer.squeeze([[1, 2]], 0)
+    tensor([1, 2])
     """
     x = as_tensor(x)
     if axis is None:
@@ -128,14 +173,32 @@ def squeeze(x: Any, /, axis: Axes | None = None) -> Tensor:
 
 @public
 def broadcast_to(x: Any, /, shape: Shape) -> Tensor:
-    """x broadcast to a shape: axes of size 1 grow, axes are added in front."""
+    """x broadcast to a shape: axes of size 1 grow, axes are added in front.
+
+    A view: it shares x's memory and element type. Raises `ShapeError` where the shape does not fit.
+
+    >>> tracer.broadcast_to([1, 2], (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     result: Tensor = apply("Expand", as_tensor(x), shape=as_shape(shape))
     return result
 
 
 @public
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
-    """The operands broadcast to their common shape."""
+    """The operands broadcast to their common shape, each with its own element type.
+
+    Raises `ShapeError` where shapes do not fit.
+
+    >>> a, b = tracer.broadcast_arrays([1, 2], [[3.0], [4.0]])
+    >>> a
+    tensor([[1, 2],
+            [1, 2]])
+    >>> b
+    tensor([[3., 3.],
+            [4., 4.]])
+    """
     tensors = [as_tensor(a) for a in arrays]
     shape = broadcast_shapes(*(t.type.shape for t in tensors))
     return tuple(broadcast_to(t, shape) for t in tensors)
@@ -145,7 +208,11 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
 def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """The axes from start_axis to end_axis made one; all of them unless told otherwise.
 
-    A 0-d Tensor gets one axis.
+    A 0-d Tensor gets one axis. The element type stays, and so does the memory where it can. Raises
+    `ShapeError` where start_axis comes after end_axis.
+
+    >>> tracer.flatten([[1, 2], [3, 4]])
+    tensor([1, 2, 3, 4])
     """
     x = as_tensor(x)
     shape = x.type.shape
@@ -162,7 +229,14 @@ def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 @public
 def flip(x: Any, /, axis: Axes | None = None) -> Tensor:
-    """Elements in reverse order along axes, along all for None."""
+    """Elements in reverse order along axes, along all for None.
+
+    A view of the same element type.
+
+    >>> tracer.flip([[1, 2], [3, 4]], axis=1)
+    tensor([[2, 1],
+            [4, 3]])
+    """
     x = as_tensor(x)
     axes = normalize_axes(None if axis is None else ints(axis, "axis"), x.ndim)
     steps = (-1,) * len(axes)
@@ -177,6 +251,11 @@ def roll(x: Any, /, shift: Axes, axis: Axes | None = None) -> Tensor:
     """Elements moved towards the end along axes; what falls off enters in front.
 
     None: in row-major order.
+
+    Of x's shape and type.
+
+    >>> tracer.roll([1, 2, 3], 1)
+    tensor([3, 1, 2])
     """
     x = as_tensor(x)
     shifts = ints(shift, "shift")
@@ -197,21 +276,41 @@ def roll(x: Any, /, shift: Axes, axis: Axes | None = None) -> Tensor:
 
 @public
 def tril(x: Any, /, k: int = 0) -> Tensor:
-    """The lower triangle of matrices in the last two axes, up to the k-th diagonal; 0 elsewhere."""
+    """The lower triangle of matrices in the last two axes, up to the k-th diagonal; 0 elsewhere.
+
+    The type stays. Raises `ShapeError` for fewer than two axes.
+
+    >>> tracer.tril([[1, 2], [3, 4]])
+    tensor([[1, 0],
+            [3, 4]])
+    """
     result: Tensor = apply("Trilu", as_tensor(x), upper=False, k=k)
     return result
 
 
 @public
 def triu(x: Any, /, k: int = 0) -> Tensor:
-    """The upper triangle of matrices in the last two axes, from the k-th diagonal; 0 elsewhere."""
+    """The upper triangle of matrices in the last two axes, from the k-th diagonal; 0 elsewhere.
+
+    The type stays. Raises `ShapeError` for fewer than two axes.
+
+    >>> tracer.triu([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [0, 4]])
+    """
     result: Tensor = apply("Trilu", as_tensor(x), upper=True, k=k)
     return result
 
 
 @public
 def diagonal(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
-    """The elements where position along axis2 is that along axis1 plus offset, as a last axis."""
+    """The elements where position along axis2 is that along axis1 plus offset, as a last axis.
+
+    A view of the same element type; the two axes are replaced by one at the end.
+
+    >>> tracer.diagonal([[1, 2, 3], [4, 5, 6]], offset=1)
+    tensor([2, 6])
+    """
     result: Tensor = apply("Diagonal", as_tensor(x), offset=offset, axis1=axis1, axis2=axis2)
     return result
 

@@ -30,7 +30,9 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
             entered = error.__traceback__ is not None and error.__traceback__.tb_next is not None
             if entered:
                 raise
-            new = ArgumentError(f"{error}; it is called as {_call_of(function)}")
+            said = str(error).partition("() ")[2]
+            what = f"{wrapped.__qualname__}() {said}" if said else str(error)
+            new = ArgumentError(f"{what}; it is called as {_call_of(wrapped)}")
             raise located(new).with_traceback(None) from None
 
     return wrapped

@@ -30,9 +30,15 @@ def _python_number(x: Any) -> Any:
 
 @public
 def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
-    """start, start + step ...
+    """Numbers from start to before stop, `step` apart; with one argument, from 0 to it.
 
-    before stop; with one argument 0 to it. int64, or float32 where a float is given.
+    A Tensor of one axis: int64, or float32 where a float is given, unless `dtype` says otherwise.
+    Raises `ArgumentError` for a step of 0.
+
+    >>> tracer.arange(3)
+    tensor([0, 1, 2])
+    >>> tracer.arange(1, 2, 0.25)
+    tensor([1.  , 1.25, 1.5 , 1.75])
     """
     if stop is None:
         start, stop = 0, start
@@ -70,7 +76,11 @@ def linspace(
 ) -> Tensor:
     """num evenly spaced numbers from start to stop; without the endpoint, to before it.
 
-    float32 unless told otherwise; computed in float64 and rounded once, down for an integer type.
+    A Tensor of one axis, float32 unless told otherwise; computed in float64 and rounded once, down for
+    an integer type. Raises `ArgumentError` for what is no number, `ShapeError` for a negative num.
+
+    >>> tracer.linspace(0, 1, 5)
+    tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     name = dtype_name(DEFAULT_FLOAT if dtype is None else dtype)
     wide = name if is_floating(name) else "float64"
@@ -81,7 +91,14 @@ def linspace(
 
 @public
 def eye(n_rows: Size, n_cols: Size | None = None, /, k: int = 0, dtype: Any = None) -> Tensor:
-    """A matrix with ones on its k-th diagonal, square unless n_cols is given."""
+    """A matrix with ones on its k-th diagonal, square unless n_cols is given.
+
+    float32 unless `dtype` says otherwise.
+
+    >>> tracer.eye(2, 3, k=1)
+    tensor([[0., 1., 0.],
+            [0., 0., 1.]])
+    """
     shape = (n_rows, n_rows if n_cols is None else n_cols)
     result: Tensor = apply(
         "Eye", shape=shape, k=k, dtype=dtype_name(DEFAULT_FLOAT if dtype is None else dtype)
@@ -94,6 +111,14 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinates of a grid, one Tensor for each axis, from 1-d coordinates of the axes.
 
     indexing "ij": the k-th operand runs along axis k; "xy": the first two are swapped.
+
+    Each has its operand's type. Raises `ShapeError` for coordinates with several axes,
+    `ArgumentError` for another indexing.
+
+    >>> x, y = tracer.meshgrid([1, 2, 3], [10, 20])
+    >>> x + y
+    tensor([[11, 12, 13],
+            [21, 22, 23]])
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f'indexing must be "xy" or "ij", got {indexing!r}')

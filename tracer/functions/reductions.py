@@ -56,16 +56,24 @@ def _summand(x: Any, dtype: Any) -> Tensor:
 def sum(x: Any, /, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Sum over axes.
 
-    Floats accumulate in float64 and keep their type; bools and integers give int64 or uint64.
+    Floats accumulate in float64 and keep their type; bools and integers give int64 or uint64. Of
+    nothing: 0. The order of the additions depends on the shape and axes only.
 
-    Of nothing: 0. The order of the additions depends on the shape and axes only.
+    >>> tracer.sum([[1, 2], [3, 4]], axis=0)
+    tensor([4, 6])
+    >>> tracer.sum([[1, 2], [3, 4]], axis=0, keepdims=True)
+    tensor([[4, 6]])
     """
     return reduce("ReduceSum", _summand(x, dtype), axis, keepdims)
 
 
 @public
 def prod(x: Any, /, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """Product over axes, types as for `sum`. Of nothing: 1."""
+    """Product over axes, types as for `sum`. Of nothing: 1.
+
+    >>> tracer.prod([[1, 2], [3, 4]], axis=1)
+    tensor([ 2, 12])
+    """
     return reduce("ReduceProd", _summand(x, dtype), axis, keepdims)
 
 
@@ -75,9 +83,12 @@ def cumulative_sum(
 ) -> Tensor:
     """The sum of all elements up to each one along an axis, types as for `sum`.
 
-    An axis is needed unless there is only one.
+    An axis is needed unless there is only one: else `ShapeError` is raised.
 
     `include_initial`: with a 0 in front, so that the axis grows by 1.
+
+    >>> tracer.cumulative_sum([1, 2, 3], include_initial=True)
+    tensor([0, 1, 3, 6])
     """
     x = _summand(x, dtype)
     if axis is None:
@@ -95,7 +106,13 @@ def cumulative_sum(
 
 @public
 def count_nonzero(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """How many elements over axes are not 0, as int64."""
+    """How many elements over axes are not 0, as int64.
+
+    Of shape () or without the axes; with `keepdims` these have size 1.
+
+    >>> tracer.count_nonzero([[0, 1], [2, 3]], axis=1)
+    tensor([1, 2])
+    """
     return reduce("ReduceSum", cast(as_truth(x), "int64"), axis, keepdims)
 
 
@@ -117,6 +134,11 @@ def max(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes; NaN wins. Equal ones share the gradient.
 
     Raises `ShapeError` where there are no elements.
+
+    The type stays.
+
+    >>> tracer.max([[1, 5], [7, 0]], axis=1)
+    tensor([5, 7])
     """
     return _extremum("ReduceMax", x, axis, keepdims)
 
@@ -126,6 +148,11 @@ def min(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes; NaN wins. Equal ones share the gradient.
 
     Raises `ShapeError` where there are no elements.
+
+    The type stays.
+
+    >>> tracer.min([[1, 5], [7, 0]], axis=1)
+    tensor([1, 0])
     """
     return _extremum("ReduceMin", x, axis, keepdims)
 
@@ -147,9 +174,11 @@ def _position(name: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
 def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Position of the largest element along an axis, or in row-major order.
 
-    The first of equal ones; the first NaN before all.
+    The first of equal ones; the first NaN before all. Gives int64. Raises `ShapeError` where there
+    are no elements, `ArgumentError` for several axes.
 
-    Raises `ShapeError` where there are no elements.
+    >>> tracer.argmax([[1, 5, 2], [7, 0, 7]], axis=1)
+    tensor([1, 0])
     """
     return _position("ArgMax", x, axis, keepdims)
 
@@ -158,9 +187,11 @@ def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor
 def argmin(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Position of the smallest element along an axis, or in row-major order.
 
-    The first of equal ones; the first NaN before all.
+    The first of equal ones; the first NaN before all. Gives int64. Raises `ShapeError` where there
+    are no elements, `ArgumentError` for several axes.
 
-    Raises `ShapeError` where there are no elements.
+    >>> tracer.argmin([[1, 5, 2], [7, 0, 7]], axis=1)
+    tensor([0, 1])
     """
     return _position("ArgMin", x, axis, keepdims)
 
@@ -170,13 +201,25 @@ def argmin(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor
 
 @public
 def all(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements over axes hold (are not 0). Of nothing: True."""
+    """Whether all elements over axes hold (are not 0). Of nothing: True.
+
+    Gives bools, of shape () or without the axes.
+
+    >>> tracer.all([[True, False], [True, True]], axis=1)
+    tensor([False,  True])
+    """
     return reduce("ReduceAll", as_truth(x), axis, keepdims)
 
 
 @public
 def any(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether any element over axes holds (is not 0). Of nothing: False."""
+    """Whether any element over axes holds (is not 0). Of nothing: False.
+
+    Gives bools, of shape () or without the axes.
+
+    >>> tracer.any([[0, 0], [0, 3]], axis=0)
+    tensor([False,  True])
+    """
     return reduce("ReduceAny", as_truth(x), axis, keepdims)
 
 
@@ -197,7 +240,11 @@ def _statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attrs: Any) -> T
 
 @public
 def mean(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Mean over axes, taken in float64; integers give float32. Of nothing: NaN."""
+    """Mean over axes, taken in float64; integers give float32. Of nothing: NaN.
+
+    >>> tracer.mean([[1, 2], [3, 5]], axis=0)
+    tensor([2. , 3.5])
+    """
     return _statistic("ReduceMean", x, axis, keepdims)
 
 
@@ -207,13 +254,20 @@ def var(x: Any, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = 
 
     The sum of squares is divided by the number of elements less `correction`: 0 for a whole
     population, 1 for a sample.
+
+    >>> tracer.var([1.0, 2.0, 3.0], correction=1)
+    tensor(1.)
     """
     return _statistic("Variance", x, axis, keepdims, correction=correction)
 
 
 @public
 def std(x: Any, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Square root of the variance, see `var`."""
+    """Square root of the variance over axes, see `var`; float32 of integers.
+
+    >>> tracer.std([[1.0, 3.0], [2.0, 8.0]], axis=1)
+    tensor([1., 3.])
+    """
     return _statistic("StandardDeviation", x, axis, keepdims, correction=correction)
 
 
@@ -226,7 +280,11 @@ def vector_norm(x: Any, /, axis: Axis = None, keepdims: bool = False, ord: float
 
     Orders inf and -inf: the largest and smallest |x|; 0: how many are not 0.
 
-    Taken in float64; of order 0 it is exact. The gradient at 0 is 0. Integers become float32.
+    Taken in float64; of order 0 it is exact. The gradient at 0 is 0. Integers become float32. Raises
+    `ArgumentError` for an order that is no number, `ShapeError` where there is no largest element.
+
+    >>> tracer.vector_norm([[3.0, 4.0], [6.0, 8.0]], axis=1)
+    tensor([ 5., 10.])
     """
     x = as_floating(x)
     if not isinstance(ord, int | float):

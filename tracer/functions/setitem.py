@@ -274,7 +274,13 @@ def _assign_elements(x: Tensor, key: Any, new: Tensor) -> None:
 def index_put(x: Any, indices: Sequence[Any], values: Any, /, accumulate: bool = False) -> Tensor:
     """x with values in the place of x[indices], one index array or mask for each of the first axes.
 
-    `accumulate`: added there instead, equal indices one after the other.
+    values are broadcast to the shape of x[indices] and converted to x's type. `accumulate`: added
+    there instead, equal indices one after the other. Raises `ArgumentError` for indices that are no
+    sequence of arrays, `DTypeError` for such as are neither integers nor bools.
+
+    >>> tracer.index_put(tracer.zeros((2, 2)), ([0, 1], [1, 0]), [5.0, 6.0])
+    tensor([[0., 5.],
+            [6., 0.]])
     """
     x = strong(as_tensor(x))
     if not isinstance(indices, list | tuple):
@@ -302,7 +308,11 @@ def _index(part: Any) -> Any:
 def masked_scatter(x: Any, mask: Any, source: Any, /) -> Tensor:
     """x with the elements of source, in row-major order, where a mask holds.
 
-    x and mask are broadcast together. source may have more elements than are needed, not fewer.
+    x and mask are broadcast together. source has x's element type, and may have more elements than are
+    needed. Raises `ShapeError` for fewer, `DTypeError` for another type and for a mask that is not bool.
+
+    >>> tracer.masked_scatter([0, 0, 0], [True, False, True], [7, 8])
+    tensor([7, 0, 8])
     """
     x, where = strong(as_tensor(x)), as_tensor(mask)
     if where.type.dtype != "bool":

@@ -31,6 +31,9 @@ def slice_scatter(
     """x with src in the place of x[..., start:end:step, ...] along an axis.
 
     src has that part's shape and x's element type, or is one number.
+
+    >>> tracer.slice_scatter(tracer.zeros(4), [1.0, 2.0], start=1, end=3)
+    tensor([0., 1., 2., 0.])
     """
     x = strong(as_tensor(x))
     first, last, stride = bounds_of(slice(start, end, step))
@@ -42,7 +45,14 @@ def slice_scatter(
 
 @public
 def select_scatter(x: Any, src: Any, /, axis: int, index: int) -> Tensor:
-    """x with src in the place of one index of an axis: its shape is x's without that axis."""
+    """x with src in the place of one index of an axis: its shape is x's without that axis.
+
+    Its element type is x's, or it is one number.
+
+    >>> tracer.select_scatter(tracer.zeros((2, 2)), [1.0, 2.0], 0, 1)
+    tensor([[0., 0.],
+            [1., 2.]])
+    """
     x = strong(as_tensor(x))
     attrs = {"axis": axis, "index": index}
     value = same_type(x, src, _part(x, "Select", attrs))
@@ -56,7 +66,12 @@ def diagonal_scatter(
 ) -> Tensor:
     """x with src in the place of the elements where position along axis2 is that along axis1 plus offset.
 
-    src has the shape of that diagonal, a last axis running along it, or is one number.
+    src has the shape of that diagonal, a last axis running along it, and x's element type, or is one
+    number.
+
+    >>> tracer.diagonal_scatter(tracer.zeros((2, 2)), [1.0, 2.0])
+    tensor([[1., 0.],
+            [0., 2.]])
     """
     x = strong(as_tensor(x))
     attrs = {"offset": offset, "axis1": axis1, "axis2": axis2}

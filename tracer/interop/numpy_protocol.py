@@ -1,12 +1,13 @@
 """NumPy functions called on a Tensor: np.exp(t), np.sum(t, axis=0) record like ours.
 
-Knows which function of ours stands for which of NumPy's and how arguments differ. What is not in
-the tables raises a `TypeError` that says so; nothing is silently computed by NumPy, which would
-lose gradients and the trace.
+Knows how NumPy's calls become calls of ours. What is not in the tables, and arguments without counterpart, raise a `TypeError`
+that says so; nothing is silently computed by NumPy, which would lose gradients and the trace.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from ops.errors import ArgumentError
 from ops.types import dtype_name
 from tracer.functions import arithmetic, linear_algebra, logic, reductions, transcendental
-from tracer.functions.creation import cast
+from tracer.functions.creation import as_tensor, cast
 from tracer.functions.public import public
 from tracer.interop.numpy_functions import FUNCTIONS
 from tracer.interop.numpy_reductions import write_out
@@ -26,89 +27,31 @@ Function = Callable[..., Any]
 
 # ---- universal functions -------------------------------------------------------------------------
 
-UFUNCS: dict[str, Function] = {
-    "absolute": arithmetic.abs,
-    "add": arithmetic.add,
-    "arccos": transcendental.acos,
-    "arccosh": transcendental.acosh,
-    "arcsin": transcendental.asin,
-    "arcsinh": transcendental.asinh,
-    "arctan": transcendental.atan,
-    "arctan2": transcendental.atan2,
-    "arctanh": transcendental.atanh,
-    "bitwise_and": logic.bitwise_and,
-    "bitwise_or": logic.bitwise_or,
-    "bitwise_xor": logic.bitwise_xor,
-    "ceil": arithmetic.ceil,
-    "copysign": arithmetic.copysign,
-    "conjugate": arithmetic.positive,
-    "cos": transcendental.cos,
-    "cosh": transcendental.cosh,
-    "deg2rad": lambda x: arithmetic.multiply(x, math.pi / 180),
-    "degrees": lambda x: arithmetic.multiply(x, 180 / math.pi),
-    "divide": arithmetic.divide,
-    "equal": logic.equal,
-    "exp": transcendental.exp,
-    "exp2": transcendental.exp2,
-    "expm1": transcendental.expm1,
-    "fabs": arithmetic.abs,
-    "floor": arithmetic.floor,
-    "floor_divide": arithmetic.floor_divide,
-    "fmod": arithmetic.fmod,
-    "greater": logic.greater,
-    "greater_equal": logic.greater_equal,
-    "hypot": arithmetic.hypot,
-    "invert": logic.bitwise_invert,
-    "isfinite": logic.isfinite,
-    "isinf": logic.isinf,
-    "isnan": logic.isnan,
-    "left_shift": logic.bitwise_left_shift,
-    "less": logic.less,
-    "less_equal": logic.less_equal,
-    "log": transcendental.log,
-    "log10": transcendental.log10,
-    "log1p": transcendental.log1p,
-    "log2": transcendental.log2,
-    "logaddexp": transcendental.logaddexp,
-    "logical_and": logic.logical_and,
-    "logical_not": logic.logical_not,
-    "logical_or": logic.logical_or,
-    "logical_xor": logic.logical_xor,
-    "matmul": linear_algebra.matmul,
-    "maximum": arithmetic.maximum,
-    "minimum": arithmetic.minimum,
-    "multiply": arithmetic.multiply,
-    "negative": arithmetic.negative,
-    "not_equal": logic.not_equal,
-    "positive": arithmetic.positive,
-    "power": arithmetic.pow,
-    "float_power": arithmetic.pow,
-    "rad2deg": lambda x: arithmetic.multiply(x, 180 / math.pi),
-    "radians": lambda x: arithmetic.multiply(x, math.pi / 180),
-    "reciprocal": arithmetic.reciprocal,
-    "remainder": arithmetic.remainder,
-    "right_shift": logic.bitwise_right_shift,
-    "rint": arithmetic.round,
-    "sign": arithmetic.sign,
-    "signbit": logic.signbit,
-    "sin": transcendental.sin,
-    "sinh": transcendental.sinh,
-    "sqrt": arithmetic.sqrt,
-    "square": arithmetic.square,
-    "subtract": arithmetic.subtract,
-    "tan": transcendental.tan,
-    "tanh": transcendental.tanh,
-    "trunc": arithmetic.trunc,
-    "vecdot": linear_algebra.vecdot,
+# NumPy has the array API's names beside its own (`acos` is `arccos`), and what has one of ours means the same.
+UFUNCS: dict[np.ufunc, Function] = {
+    ufunc: getattr(module, name)
+    for module in (arithmetic, linear_algebra, logic, transcendental)
+    for name in module.__all__
+    if isinstance(ufunc := getattr(np, name, None), np.ufunc)
+} | {
+    np.conjugate: arithmetic.positive,
+    np.deg2rad: lambda x: arithmetic.multiply(x, math.pi / 180),
+    np.degrees: lambda x: arithmetic.multiply(x, 180 / math.pi),
+    np.divmod: lambda x1, x2: (arithmetic.floor_divide(x1, x2), arithmetic.remainder(x1, x2)),
+    np.fabs: arithmetic.abs,
+    np.float_power: arithmetic.pow,
+    np.rad2deg: lambda x: arithmetic.multiply(x, 180 / math.pi),
+    np.radians: lambda x: arithmetic.multiply(x, math.pi / 180),
+    np.rint: arithmetic.round,
 }
 
-REDUCING: dict[str, Function] = {
-    "add": reductions.sum,
-    "logical_and": reductions.all,
-    "logical_or": reductions.any,
-    "maximum": reductions.max,
-    "minimum": reductions.min,
-    "multiply": reductions.prod,
+REDUCING: dict[np.ufunc, Function] = {
+    np.add: reductions.sum,
+    np.logical_and: reductions.all,
+    np.logical_or: reductions.any,
+    np.maximum: reductions.max,
+    np.minimum: reductions.min,
+    np.multiply: reductions.prod,
 }
 
 
@@ -129,17 +72,12 @@ def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
     if keywords.get("where") is True:
         del keywords["where"]
     if method == "__call__":
-        function = (
-            UFUNCS.get(ufunc.__name__) if ufunc is getattr(np, ufunc.__name__, None) else None
-        )
-        if ufunc.__name__ == "divmod":
-            function = _divmod
+        function = UFUNCS.get(ufunc)
     elif method == "reduce":
-        function, name = REDUCING.get(ufunc.__name__), f"{name}.reduce"
+        function, name = REDUCING.get(ufunc), f"{name}.reduce"
         keywords["axis"] = keywords.get("axis", 0)
-        keywords = {
-            k: v for k, v in keywords.items() if not (k in ("initial",) and v is np._NoValue)
-        }
+        if keywords.get("initial") is np._NoValue:
+            del keywords["initial"]
         if dtype is not None and function in (reductions.sum, reductions.prod):
             keywords["dtype"], dtype = dtype, None
     else:
@@ -157,10 +95,6 @@ def array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
     if out is None:
         return result
     return write_out(out[0] if isinstance(out, tuple) else out, result, name)
-
-
-def _divmod(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
-    return arithmetic.floor_divide(x1, x2), arithmetic.remainder(x1, x2)
 
 
 # ---- other functions -----------------------------------------------------------------------------
@@ -183,16 +117,78 @@ LOOKING = {
 }
 
 
+# What these ask for concerns memory, or is what happens anyway.
+IGNORED = {"casting", "copy", "device", "optimize", "order", "subok"}
+
+# Functions in C tell their parameters since NumPy 2.4 only.
+IN_C: dict[Function, Function] = {
+    np.concatenate: lambda arrays, axis=0, out=None, dtype=None, casting="same_kind": None,
+    np.dot: lambda a, b, out=None: None,
+    np.empty_like: lambda prototype, dtype=None, order="K", subok=True, shape=None: None,
+    np.inner: lambda a, b: None,
+    np.where: lambda condition, x=None, y=None: None,
+}
+
+
 @public
 def array_function(self: Tensor, func: Function, types: Any, args: Any, kwargs: Any) -> Any:
     """A NumPy function with a Tensor among its arguments; see NumPy's `__array_function__`."""
     function = FUNCTIONS.get(func)
     if function is not None:
-        return function(*args, **kwargs)
+        return _call(function, func, args, kwargs)
     if func in LOOKING:
         keywords = {name: _array(value) for name, value in kwargs.items()}
         return func(*map(_array, args), **keywords)
     raise _refusal(f"{getattr(func, '__module__', 'numpy')}.{getattr(func, '__name__', func)}")
+
+
+@functools.cache
+def _parameters(function: Function) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names of a function's parameters without a default, in order, and the defaults of the others."""
+    parameters = inspect.signature(IN_C.get(function, function)).parameters.values()
+    fixed = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    needed = tuple(p.name for p in fixed if p.default is p.empty)
+    return needed, {p.name: p.default for p in fixed if p.default is not p.empty}
+
+
+@functools.cache
+def _binding(
+    ours: Function, theirs: Function
+) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """NumPy's operands, its options with their defaults, those of them that ours takes, and all that ours takes."""
+    needed, defaults = _parameters(theirs)
+    taken = _parameters(ours)[1]
+    usual = {k: v for k, v in defaults.items() if k in taken and v is not np._NoValue}
+    return needed, defaults, usual, taken
+
+
+def _call(function: Function, theirs: Function, args: Any, kwargs: Any) -> Any:
+    """A function of ours with the arguments of NumPy's: operands by position, options by name.
+
+    NumPy has seen that they fit. `out` is written to, and a `dtype` that ours does not take is that of the first operand.
+    """
+    name = f"numpy.{theirs.__name__}"
+    needed, defaults, usual, taken = _binding(function, theirs)
+    operands, given, options, out = list(args), kwargs, dict(usual), None
+    if needed:  # else any number of operands
+        given = dict(zip((*needed, *defaults), args, strict=False)) | kwargs
+        operands = [given.pop(operand) for operand in needed]
+    for option, value in given.items():
+        if option == "out":
+            out = value
+        elif option in taken:
+            if value is not np._NoValue:
+                options[option] = bool(value) if option == "keepdims" else value
+        elif option not in IGNORED and not _is_default(value, defaults.get(option)):
+            if option != "dtype" or option not in defaults:
+                raise ArgumentError(f"{name} on a Tensor takes no argument {option!r}")
+            operands[0] = cast(as_tensor(operands[0]), dtype_name(value))
+    result = function(*operands, **options)
+    return result if out is None else write_out(out, result, name)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is None or value is default or (isinstance(value, str) and value == default)
 
 
 def _array(x: Any) -> Any:

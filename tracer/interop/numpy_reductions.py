@@ -1,4 +1,4 @@
-"""NumPy's functions that reduce axes, and what all of NumPy's functions share: `out=`, and arguments without counterpart."""
+"""NumPy's functions that reduce axes, and where the result of any of NumPy's functions is written: `out=`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ArgumentError, GradError, TraceError
-from ops.types import dtype_name
 from tracer.functions import arithmetic, movement, reductions
-from tracer.functions.creation import as_tensor, cast
+from tracer.functions.creation import as_tensor
 from tracer.functions.in_place import copy_into
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
@@ -36,83 +35,16 @@ def write_out(out: Any, result: Tensor, name: str) -> Any:
     return out
 
 
-def refuse(name: str, **given: Any) -> None:
-    """Raise `ArgumentError` for NumPy's arguments that have no counterpart here and were given."""
-    for argument, value in given.items():
-        if value is not None and value is not np._NoValue:
-            raise ArgumentError(f"numpy.{name} on a Tensor takes no argument {argument!r}")
-
-
-def _reduction(function: Function, name: str, typed: bool = False) -> Function:
-    def reduced(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = np._NoValue,
-        initial: Any = np._NoValue,
-        where: Any = np._NoValue,
-    ) -> Any:
-        refuse(name, initial=initial, where=where)
-        keep = False if keepdims is np._NoValue else bool(keepdims)
-        if dtype is None:
-            result = function(a, axis=axis, keepdims=keep)
-        elif typed:
-            result = function(a, axis=axis, keepdims=keep, dtype=dtype)
-        else:
-            result = function(cast(as_tensor(a), dtype_name(dtype)), axis=axis, keepdims=keep)
-        return result if out is None else write_out(out, result, f"numpy.{name}")
-
-    return reduced
-
-
-def _untyped(function: Function, name: str) -> Function:
-    """A reduction whose third argument is `out`."""
-    inner = _reduction(function, name)
-
-    def reduced(
-        a: Any, axis: Any = None, out: Any = None, keepdims: Any = np._NoValue, **keywords: Any
-    ) -> Any:
-        return inner(a, axis, None, out, keepdims, **keywords)
-
-    return reduced
-
-
-def _spread(function: Function, name: str) -> Function:
+def _spread(function: Function) -> Function:
     """Variance and standard deviation, whose correction NumPy calls ddof too."""
 
-    def reduced(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        ddof: float = 0,
-        keepdims: Any = np._NoValue,
-        *,
-        correction: Any = np._NoValue,
-        **keywords: Any,
+    def spread(
+        a: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False, correction: Any = None
     ) -> Any:
-        divisor = ddof if correction is np._NoValue else correction
+        divisor = float(ddof if correction is None else correction)
+        return function(a, axis=axis, correction=divisor, keepdims=keepdims)
 
-        def spread(x: Any, axis: Any, keepdims: bool) -> Tensor:
-            result: Tensor = function(x, axis=axis, correction=float(divisor), keepdims=keepdims)
-            return result
-
-        return _reduction(spread, name)(a, axis, dtype, out, keepdims, **keywords)
-
-    return reduced
-
-
-def _argument(function: Function, name: str) -> Function:
-    def position(
-        a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = np._NoValue
-    ) -> Tensor:
-        refuse(name, out=out)
-        keep = keepdims is not np._NoValue and bool(keepdims)
-        result: Tensor = function(a, axis, keep)
-        return result
-
-    return position
+    return spread
 
 
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -125,58 +57,38 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     return reductions.vector_norm(x, axes, keepdims, 2 if ord is None else ord)
 
 
-def _cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
-    refuse("cumsum", out=out)
+def _cumsum(a: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     x = as_tensor(a)
     line = movement.reshape(x, (x.type.size,)) if axis is None else x
     return reductions.cumulative_sum(line, axis or 0, dtype)
 
 
-def _average(
-    a: Any,
-    axis: Any = None,
-    weights: Any = None,
-    returned: bool = False,
-    *,
-    keepdims: Any = np._NoValue,
-) -> Tensor:
-    refuse("average", weights=weights, returned=returned or None)
-    return reductions.mean(a, axis, keepdims is not np._NoValue and bool(keepdims))
-
-
-def _trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
-) -> Tensor:
-    refuse("trace", out=out)
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
     return reductions.sum(movement.diagonal(a, offset, axis1, axis2), -1, dtype)
 
 
-def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = np._NoValue) -> Tensor:
-    refuse("ptp", out=out)
-    keep = keepdims is not np._NoValue and bool(keepdims)
-    return arithmetic.subtract(reductions.max(a, axis, keep), reductions.min(a, axis, keep))
+def _ptp(a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    return arithmetic.subtract(reductions.max(a, axis, keepdims), reductions.min(a, axis, keepdims))
 
 
 REDUCTIONS: dict[Function, Function] = {
-    np.all: _untyped(reductions.all, "all"),
-    np.amax: _untyped(reductions.max, "amax"),
-    np.amin: _untyped(reductions.min, "amin"),
-    np.any: _untyped(reductions.any, "any"),
-    np.argmax: _argument(reductions.argmax, "argmax"),
-    np.argmin: _argument(reductions.argmin, "argmin"),
-    np.average: _average,
-    np.count_nonzero: lambda a, axis=None, *, keepdims=False: reductions.count_nonzero(
-        a, axis, keepdims
-    ),
+    np.all: reductions.all,
+    np.amax: reductions.max,
+    np.amin: reductions.min,
+    np.any: reductions.any,
+    np.argmax: reductions.argmax,
+    np.argmin: reductions.argmin,
+    np.average: reductions.mean,
+    np.count_nonzero: reductions.count_nonzero,
     np.cumsum: _cumsum,
     np.linalg.norm: _norm,
-    np.max: _untyped(reductions.max, "max"),
-    np.mean: _reduction(reductions.mean, "mean"),
-    np.min: _untyped(reductions.min, "min"),
-    np.prod: _reduction(reductions.prod, "prod", typed=True),
+    np.max: reductions.max,
+    np.mean: reductions.mean,
+    np.min: reductions.min,
+    np.prod: reductions.prod,
     np.ptp: _ptp,
-    np.std: _spread(reductions.std, "std"),
-    np.sum: _reduction(reductions.sum, "sum", typed=True),
+    np.std: _spread(reductions.std),
+    np.sum: reductions.sum,
     np.trace: _trace,
-    np.var: _spread(reductions.var, "var"),
+    np.var: _spread(reductions.var),
 }

@@ -1,6 +1,6 @@
-"""The graph as text, its identity, and its invariants.
+"""The graph as text, its identity, its invariants, and its gradient.
 
-Knows the graph and the operators' records. Must not know how graphs are made, transformed or run.
+Knows the graph and the operators' records. Must not know how graphs are made or compiled.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import typing as _typing
 
 from tracer.core.lazy_imports import lazily as _lazily
+from tracer.ir.differentiation import Differentiated as Differentiated
+from tracer.ir.differentiation import differentiate as differentiate
 from tracer.ir.graph import Graph as Graph
 from tracer.ir.graph import GraphBuilder as GraphBuilder
 from tracer.ir.graph import Node as Node

@@ -85,26 +85,15 @@ def _call(
     read = dict.fromkeys(v for node in inside for v in node.inputs if v not in made)
     inputs = [*site.inputs, *(v for v in read if v not in site.inputs)]
     body = GraphBuilder()
-    known: dict[Value, Value] = {}
+    arguments: dict[Value, Value] = {}
     for v in inputs:
-        known.setdefault(v, body.input(v.type))
-    for node in inside:
-        known.update(
-            zip(node.outputs, body.append(node, [known[v] for v in node.inputs]), strict=True)
-        )
+        argument = body.input(v.type)
+        arguments.setdefault(v, argument)
+    part = Graph(tuple(arguments), tuple(inside), tuple(outputs))
+    block = body.build(body.inline(part, tuple(arguments.values())))
     attrs = Attributes(function=site.name, symbolic=form)
-    block = body.build([known[v] for v in outputs])
     call = Node(_CALL, tuple(inputs), attrs, tuple(outputs), site.origin, (block,))
     return call, Applied(site.again, len(site.inputs), tuple(picked))
 
 
 _CALL = lookup("Call")
-
-
-def inlined(builder: GraphBuilder, body: Graph, inputs: Sequence[Value]) -> tuple[Value, ...]:
-    """Append a body's nodes; its results."""
-    known = dict(zip(body.inputs, inputs, strict=True))
-    for node in body.nodes:
-        outputs = builder.append(node, [known[v] for v in node.inputs])
-        known.update(zip(node.outputs, outputs, strict=True))
-    return tuple(known[v] for v in body.outputs)

@@ -6,9 +6,10 @@ graph, built with `GraphBuilder`, the only mutable thing here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ops import table as table
 from ops.operator import Application, Attributes, BlockType, Operator, RuleBuilder, lookup
@@ -17,7 +18,12 @@ from ops.types import Type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A value: what one input or one output of a node holds."""
+    """A value: what one input or one output of a node holds.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> str(graph.inputs[0].type)
+    'Double(2)'
+    """
 
     type: Type
 
@@ -27,7 +33,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a node comes from: module path, the user's file:line, and whether it computes a gradient of that line."""
+    """Where a node comes from: module path, the user's file:line, and whether it computes a gradient of that line.
+
+    >>> graph = tracer.onnx.to_graph(tracer.nn.ReLU(), tracer.zeros(3)).graph
+    >>> graph.nodes[0].origin.scope
+    'ReLU'
+    """
 
     scope: str = ""
     source: str = ""
@@ -39,7 +50,12 @@ NOWHERE = Origin()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One application of an operator."""
+    """One application of an operator.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> graph.nodes[0].op.name, graph.nodes[0].inputs == graph.inputs
+    ('Neg', True)
+    """
 
     op: Operator
     inputs: tuple[Value, ...]
@@ -72,6 +88,10 @@ class Graph:
     """Inputs, nodes in an order in which every value is defined before it is used, outputs.
 
     `input_names`: one for each input, "" for none. `name`: of what was traced.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> graph.input_names, len(graph.nodes), graph.outputs[0].type
+    (('x',), 1, Type(dtype='float64', shape=(2,), weak=False))
     """
 
     inputs: tuple[Value, ...]
@@ -113,7 +133,14 @@ class Graph:
 
 
 class GraphBuilder(RuleBuilder):
-    """Builds one graph. `op` infers types and appends a node; `origin` is what new nodes get."""
+    """Builds one graph. `op` infers types and appends a node; `origin` is what new nodes get.
+
+    >>> g = tracer.ir.GraphBuilder("double")
+    >>> x = g.input(tracer.zeros(2).type, "x")
+    >>> graph = g.build([g.Add(x, x)])
+    >>> tracer.interpret.interpret(graph, [np.ones(2, np.float32)])
+    [array([2., 2.], dtype=float32)]
+    """
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -129,9 +156,21 @@ class GraphBuilder(RuleBuilder):
         self.input_names.append(name)
         return value
 
-    def op(self, name: str, *inputs: Value, **attrs: Any) -> Any:
+    def op(self, name: str, *inputs: Value, blocks: tuple[Graph, ...] = (), **attrs: Any) -> Any:
         """Append an application of the operator `name`."""
-        return self.emit(lookup(name), inputs, attrs)
+        return self.emit(lookup(name), inputs, attrs, blocks)
+
+    def block(
+        self, types: Sequence[Type], build: Callable[..., Sequence[Value]], name: str = ""
+    ) -> Graph:
+        """A closed graph for a node of this one: what `build(builder, *inputs)` makes of inputs of these types."""
+        inner = GraphBuilder(name)
+        inner.origin = self.origin
+        return inner.build(build(inner, *(inner.input(t) for t in types)))
+
+    def inline(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+        """Append copies of a graph's nodes, with these values for its inputs; its outputs."""
+        return evaluate(graph, inputs, self.append)
 
     def emit(
         self,
@@ -167,6 +206,44 @@ class GraphBuilder(RuleBuilder):
         )
 
 
+T = TypeVar("T")
+
+
+def evaluate(
+    graph: Graph,
+    inputs: Sequence[T],
+    apply: Callable[[Node, tuple[T, ...]], Sequence[T]],
+    *,
+    release: bool = False,
+) -> list[T]:
+    """The graph's outputs where its inputs are something else: arrays, Tensors, values of another graph.
+
+    `apply(node, operands)` gives what the outputs of a node are then, node by node in order. With `release` each is dropped after
+    its last use.
+    """
+    known: dict[Value, T] = dict(zip(graph.inputs, inputs, strict=True))
+    nothing: Sequence[Value] = ()
+    dead = _last_uses(graph) if release else itertools.repeat(nothing, len(graph.nodes))
+    for node, ending in zip(graph.nodes, dead, strict=True):
+        operands = tuple([known[v] for v in node.inputs])
+        known.update(zip(node.outputs, apply(node, operands), strict=True))
+        for value in ending:
+            del known[value]
+    return [known[v] for v in graph.outputs]
+
+
+def _last_uses(graph: Graph) -> list[list[Value]]:
+    """For each node, the values that nothing after it needs."""
+    alive = set(graph.outputs)
+    dead: list[list[Value]] = []
+    for node in reversed(graph.nodes):
+        ending = [v for v in dict.fromkeys((*node.inputs, *node.outputs)) if v not in alive]
+        alive.update(ending)
+        dead.append(ending)
+    dead.reverse()
+    return dead
+
+
 def rebuild(
     graph: Graph,
     visit: Callable[[GraphBuilder, Node, tuple[Value, ...]], tuple[Value, ...] | None],
@@ -178,18 +255,16 @@ def rebuild(
     """
     builder = GraphBuilder(graph.name)
     builder.inputs, builder.input_names = list(graph.inputs), list(graph.input_names)
-    known: dict[Value, Value] = {v: v for v in graph.inputs}
-    for node in graph.nodes:
-        inputs = tuple(known[v] for v in node.inputs)
+
+    def apply(node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
         builder.origin = node.origin
         if node.blocks:
             blocks = tuple(rebuild(block, visit) for block in node.blocks)
             node = Node(node.op, node.inputs, node.attrs, node.outputs, node.origin, blocks)
         outputs = visit(builder, node, inputs)
-        if outputs is None:
-            outputs = builder.append(node, inputs)
-        known.update(zip(node.outputs, outputs, strict=True))
-    return builder.build([known[v] for v in graph.outputs])
+        return builder.append(node, inputs) if outputs is None else outputs
+
+    return builder.build(evaluate(graph, graph.inputs, apply))
 
 
 def used(graph: Graph) -> tuple[list[Node], set[Value]]:
@@ -202,6 +277,31 @@ def used(graph: Graph) -> tuple[list[Node], set[Value]]:
             needed.update(node.inputs)
     kept.reverse()
     return kept, needed
+
+
+def producers(
+    value: Value, made: Callable[[Value], Node | None], known: Container[Value]
+) -> list[Node]:
+    """The nodes that a value follows from, as far as nobody knows them, in an order in which they can run.
+
+    `made` gives the node of a value, None for one that no node made. Nothing recurses over depth.
+    """
+    found: dict[Node, None] = {}
+    stack = [value]
+    while stack:
+        node = None if stack[-1] in known else made(stack[-1])
+        missing = (
+            []
+            if node is None or node in found
+            else [v for v in node.inputs if v not in known and made(v) not in found and made(v)]
+        )
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        if node is not None:
+            found[node] = None
+    return list(found)
 
 
 def application(node: Node, inputs: Sequence[Value] | None = None) -> Application:

@@ -15,7 +15,7 @@ from ops import dims
 from ops.dims import Dim
 from ops.errors import ArgumentError, DTypeError, ShapeError, TracerError
 from ops.types import Type, dtype_name, is_floating, short
-from tracer.ir.graph import Graph, Node, Value
+from tracer.ir.graph import Graph, Node, evaluate
 from tracer.ir.symbols import bind
 
 Array = np.ndarray[Any, Any]
@@ -40,6 +40,9 @@ def interpret(
         DTypeError: An array has another element type than the input.
         ShapeError: A shape does not fit, or a symbol has no value.
 
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> tracer.interpret.interpret(graph, [np.array([1.0, 2.0])])
+    [array([-1., -2.])]
     """
     if len(arrays) != len(graph.inputs):
         raise ArgumentError(f"the graph has {len(graph.inputs)} inputs, got {len(arrays)} arrays")
@@ -79,31 +82,14 @@ def _owned(results: list[Array], inputs: list[Array]) -> list[Array]:
 
 
 def _run(graph: Graph, arrays: Sequence[Array], symbols: Symbols) -> list[Array]:
-    known: dict[Value, Array] = dict(zip(graph.inputs, arrays, strict=True))
-    for node, dead in zip(graph.nodes, _last_uses(graph), strict=True):
-        known.update(zip(node.outputs, _apply(node, known, symbols), strict=True))
-        for value in dead:
-            del known[value]
-    return [known[v] for v in graph.outputs]
+    return evaluate(graph, arrays, lambda n, xs: _apply(n, xs, symbols), release=True)
 
 
-def _last_uses(graph: Graph) -> list[list[Value]]:
-    """For each node, the values that nothing after it needs."""
-    alive = set(graph.outputs)
-    dead: list[list[Value]] = []
-    for node in reversed(graph.nodes):
-        ending = [v for v in dict.fromkeys((*node.inputs, *node.outputs)) if v not in alive]
-        alive.update(ending)
-        dead.append(ending)
-    dead.reverse()
-    return dead
-
-
-def _apply(node: Node, known: Mapping[Value, Array], symbols: Symbols) -> tuple[Array, ...]:
+def _apply(node: Node, arrays: Sequence[Array], symbols: Symbols) -> tuple[Array, ...]:
     attrs: dict[str, Any] = {k: _substituted(v, symbols, node) for k, v in node.attrs.items()}
     for name, block in zip(node.op.block_names, node.blocks, strict=True):
         attrs[name] = _callable(block, symbols)
-    result = node.op.reference(*(known[v] for v in node.inputs), **attrs)
+    result = node.op.reference(*arrays, **attrs)
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(node.outputs):
         raise TracerError(

@@ -59,7 +59,11 @@ def float_text(value: float) -> str:
 
 
 def digest(constant: ArrayData) -> str:
-    """The hash of an array's type and content, in 32 hexadecimal digits."""
+    """The hash of an array's type and content, in 32 hexadecimal digits.
+
+    >>> len(tracer.ir.digest(np.arange(3)))
+    32
+    """
     result = hashlib.blake2b(f"{constant.dtype}{constant.shape}".encode(), digest_size=16)
     result.update(constant.data)
     return result.hexdigest()

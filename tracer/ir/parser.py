@@ -61,6 +61,9 @@ def parse(
     Raises:
         ParseError: The text is not the IR; the message has the line.
 
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> tracer.ir.parse(tracer.ir.to_text(graph)).nodes[0].op.name
+    'Neg'
     """
     if not isinstance(text, str):
         raise ParseError(f"the IR is a text, got {type(text).__name__}")

@@ -35,6 +35,10 @@ def names(graph: Graph, output_names: Sequence[str] = ()) -> Names:
 
     Inputs keep their names if these are plain and no other input has the same; `output_names` name
     the results. A block is closed and has names of its own: it reads the same wherever it stands.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> list(tracer.ir.names(graph).values())
+    ['x', '1']
     """
     result: Names = {}
     seen: set[str] = set()
@@ -59,7 +63,12 @@ def _named_inputs(graph: Graph) -> Iterator[tuple[Value, str]]:
 
 
 def line(node: Node, known: Names, array: FormatArray = array_text) -> str:
-    """The node as one line, without its blocks."""
+    """The node as one line, without its blocks.
+
+    >>> graph = tracer.trace(lambda x: -x).ir(np.zeros(2))
+    >>> tracer.ir.line(graph.nodes[0], tracer.ir.names(graph))
+    '%1 : Double(2) = Neg(%x)  # ...'
+    """
     results = ", ".join(f"%{known.get(v, '?')} : {v.type}" for v in node.outputs)
     # What has a default is shown where it differs: readers of the text get it back from the declaration.
     shown = {
@@ -125,13 +134,24 @@ def to_text(graph: Graph, *, inline: bool = False, output_names: Sequence[str] =
         inline: Write large arrays out too, so that the text stands alone.
         output_names: Names for the graph's results, in order.
 
+    >>> graph = tracer.onnx.to_graph(tracer.nn.ReLU(), tracer.zeros(3)).graph
+    >>> print(tracer.ir.to_text(graph), end="")
+    graph(%x : Float(3)) {  # ReLU
+      %1 : Float(3) = Relu(%x), scope: ReLU  # ...
+      return (%1);
+    }
     """
     array = inline_array_text if inline else array_text
     return "\n".join(text for text, _ in lines(graph, array, output_names)) + "\n"
 
 
 def constants(graph: Graph) -> dict[str, ArrayData]:
-    """The arrays that the text names by hash, by hash: what `parse` needs beside the text."""
+    """The arrays that the text names by hash, by hash: what `parse` needs beside the text.
+
+    >>> graph = tracer.trace(lambda x: x + tracer.tensor(list(range(20)))).ir(np.zeros(20))
+    >>> [array.shape for array in tracer.ir.constants(graph).values()]
+    [(20,)]
+    """
     result: dict[str, ArrayData] = {}
     pending = [graph]
     while pending:

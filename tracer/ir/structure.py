@@ -25,6 +25,10 @@ def equal(first: Graph, second: Graph) -> bool:
     """Whether two graphs are the same in everything.
 
     Operators, attributes and constants bit by bit, types, names, scopes, sources, blocks.
+
+    >>> graph = tracer.trace(lambda x: x + 1).ir(np.zeros(2))
+    >>> tracer.ir.equal(graph, tracer.ir.parse(tracer.ir.to_text(graph)))
+    True
     """
     if first is second:
         return True
@@ -38,6 +42,11 @@ def fingerprint(graph: Graph, *, origins: bool = True) -> str:
 
     `origins=False` leaves out names, scopes, sources and gradient marks: what remains is what the
     graph computes.
+
+    >>> graph = tracer.trace(lambda x: x + 1).ir(np.zeros(2))
+    >>> again = tracer.trace(lambda x: x + 1).ir(np.zeros(2))
+    >>> tracer.ir.fingerprint(graph, origins=False) == tracer.ir.fingerprint(again, origins=False)
+    True
     """
     key = f"fingerprint {origins}"
     if key not in graph._cache:

@@ -29,7 +29,12 @@ class Place:
 
 
 def places(types: Sequence[Type]) -> dict[str, Place]:
-    """A place for every symbol that inputs' shapes determine, each after those that it needs."""
+    """A place for every symbol that inputs' shapes determine, each after those that it needs.
+
+    >>> graph = tracer.onnx.to_graph(tracer.nn.ReLU(), tracer.zeros((2, 3)), {"x": {0: "batch"}}).graph
+    >>> list(tracer.ir.places([value.type for value in graph.inputs]))
+    ['batch']
+    """
     result: dict[str, Place] = {}
     pending = list(_symbolic_axes(types))
     while pending:
@@ -80,6 +85,10 @@ def bind(
     """The values of all symbols that make the types' shapes equal to the given ones.
 
     Raises `ShapeError` if a shape does not fit, `ArgumentError` for another number of shapes; `names` say which input it was.
+
+    >>> graph = tracer.onnx.to_graph(tracer.nn.ReLU(), tracer.zeros((2, 3)), {"x": {0: "batch"}}).graph
+    >>> tracer.ir.bind([value.type for value in graph.inputs], [(5, 3)])
+    {'batch': 5}
     """
     listed = [n or f"input {k}" for k, n in enumerate(names)] or [
         f"input {k}" for k in range(len(types))

@@ -17,7 +17,10 @@ MAXIMUM_NESTING = 64  # of blocks in blocks; programs nest a handful
 
 
 def verify(graph: Graph) -> None:
-    """Raise `VerifyError` unless the graph keeps the invariants of the IR."""
+    """Raise `VerifyError` unless the graph keeps the invariants of the IR.
+
+    >>> tracer.ir.verify(tracer.trace(lambda x: -x).ir(np.zeros(2)))
+    """
     _check(graph, graph, 0)
 
 

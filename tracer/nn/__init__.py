@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import typing as _typing
+
+from tracer.core.lazy_imports import lazily as _lazily
 from tracer.nn import functional as functional
 from tracer.nn import init as init
 from tracer.nn.module import Module as Module
@@ -44,3 +47,6 @@ from tracer.nn.modules.shape import Identity as Identity
 from tracer.nn.modules.shape import Unflatten as Unflatten
 from tracer.nn.modules.sparse import Embedding as Embedding
 from tracer.tensors.parameter import Parameter as Parameter
+
+if not _typing.TYPE_CHECKING:
+    __getattr__, __dir__, __all__ = _lazily(__name__, {}, modules=("functional", "init"))

@@ -13,6 +13,7 @@ from typing import Any
 from ops.errors import ArgumentError, GradError
 from ops.types import Type, short
 from tracer.autograd.argument_trees import flatten, unflatten
+from tracer.autograd.gradient_node import GradientNode, edge_of
 from tracer.autograd.hooks import (
     HookIdentity,
     HookTable,
@@ -20,11 +21,9 @@ from tracer.autograd.hooks import (
     replaced,
     require_callable,
 )
-from tracer.autograd.tape import Node, edge_of, next_sequence
 from tracer.core.source_lines import located, name_of
-from tracer.dispatch.apply import Unsaved
 from tracer.dispatch.view_updates import frozen
-from tracer.tensors.modes import MODES, here
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 Gradients = tuple[Tensor | None, ...]
@@ -213,26 +212,19 @@ def _after_failure(
 # ---- gradients -----------------------------------------------------------------------------------
 
 
-class Passage(Node):
+class Passage(GradientNode):
     """The history of Tensors that pass together and unchanged, so that hooks meet all their gradients at once."""
 
     __slots__ = ("label",)
 
     def __init__(self, tensors: Sequence[Tensor], label: str) -> None:
+        types = tuple(x.type for x in tensors)
+        super().__init__(tuple(map(edge_of, tensors)), types, types)
         self.label = label
-        self.sequence, self.origin = next_sequence(), here()
-        self.types = tuple(x.type for x in tensors)
-        self.needs = (True,) * len(tensors)
-        self.edges = tuple(map(edge_of, tensors))
-        self.inputs = tuple(Unsaved(x.type) for x in tensors)
-        self.outputs, self.states, self.released, self.hooks = (), (), False, None
 
     def name(self) -> str:
         """The name of the module, and which of its sides this is."""
         return f"{self.label}Backward"
-
-    def release(self) -> None:
-        """Nothing is saved."""
 
     def backward(self, builder: Any, cotangents: tuple[Any, ...]) -> Sequence[Any]:
         """The same cotangents."""

@@ -156,10 +156,15 @@ def cross_entropy(
     like the input. `weight`: a factor for each class. What has weight or probability 0 counts for
     nothing, though its loss be infinite. `ignore_index`: a target that counts for nothing.
     `label_smoothing`: the share of the target that all classes get alike. "mean" divides by the sum
-    of the weights of the targets that count (of probabilities: by N).
+    of the weights of the targets that count (of probabilities: by N). The result is 0-d, or of the
+    target's shape for reduction "none".
 
-    Raises `DTypeError`, `ShapeError`, and `BoundsError` for a target that is no class; in a
-    trace, where targets are not known, such a one gives NaN.
+    Raises `DTypeError`, `ShapeError`, `ArgumentError` for a reduction that there is not, and
+    `BoundsError` for a target that is no class; in a trace, where targets are not known, such a one
+    gives NaN.
+
+    >>> tracer.nn.functional.cross_entropy(tracer.zeros((2, 4)), [3, 0])
+    tensor(1.3862944)
     """
     _check_reduction(reduction)
     if not 0 <= label_smoothing <= 1:
@@ -226,7 +231,12 @@ def nll_loss(
 ) -> Tensor:
     """Minus the log-probability of the target class.
 
-    Input holds log-probabilities, (N, C, ...) or (C,). See `cross_entropy`.
+    Input holds log-probabilities, floats of shape (N, C, ...) or (C,), the target integers. The result,
+    the options and the errors are those of `cross_entropy`: `DTypeError`, `ShapeError`,
+    `ArgumentError`, `BoundsError`.
+
+    >>> tracer.nn.functional.nll_loss([[-1.0, -2.0]], [1])
+    tensor(2.)
     """
     _check_reduction(reduction)
     classes = _Classes("nll_loss", input, target, weight, ignore_index)
@@ -244,8 +254,13 @@ def nll_loss(
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """target * (log(target) - input), where input holds log-probabilities; 0 where target is 0.
 
-    `log_target`: the target holds them too. reduction "batchmean" divides the sum by the first
-    axis, which is the divergence of distributions.
+    Floats of one shape; the result is 0-d, or of that shape for reduction "none". `log_target`: the
+    target holds them too. reduction "batchmean" divides the sum by the first axis, which is the
+    divergence of distributions. Raises `ShapeError` for other shapes, `ArgumentError` for a reduction
+    that there is not.
+
+    >>> tracer.nn.functional.kl_div([[-1.0, -1.0]], [[0.0, 1.0]], reduction="batchmean")
+    tensor(1.)
     """
     if reduction != "batchmean":
         _check_reduction(reduction)
@@ -280,7 +295,14 @@ def _pair(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor]:
 
 @public
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """(input - target)**2; both of one shape."""
+    """Mean (or sum) of (input - target)**2.
+
+    Floats of one shape; the result is 0-d, or of that shape for reduction "none". Raises `ShapeError`
+    for other shapes, `ArgumentError` for a reduction that there is not.
+
+    >>> tracer.nn.functional.mse_loss([1.0, 3.0], [0.0, 0.0])
+    tensor(5.)
+    """
     _check_reduction(reduction)
     return _reduced(
         arithmetic.square(arithmetic.subtract(*_pair("mse_loss", input, target))), reduction
@@ -289,7 +311,14 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
 
 @public
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """|input - target|; both of one shape."""
+    """Mean (or sum) of |input - target|.
+
+    Floats of one shape; the result is 0-d, or of that shape for reduction "none". Raises `ShapeError`
+    for other shapes, `ArgumentError` for a reduction that there is not.
+
+    >>> tracer.nn.functional.l1_loss([1.0, 4.0], [0.0, 0.0])
+    tensor(2.5)
+    """
     _check_reduction(reduction)
     return _reduced(
         arithmetic.abs(arithmetic.subtract(*_pair("l1_loss", input, target))), reduction
@@ -298,7 +327,14 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
 
 @public
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """With d = |input - target|: d*d/(2*beta) below beta, else d - beta/2."""
+    """With d = |input - target|: d*d/(2*beta) below beta, else d - beta/2.
+
+    Floats of one shape; the result is 0-d, or of that shape for reduction "none". Raises `ShapeError`
+    for other shapes, `ArgumentError` for a reduction that there is not.
+
+    >>> tracer.nn.functional.smooth_l1_loss([0.5, 3.0], [0.0, 0.0], reduction="none")
+    tensor([0.125, 2.5  ])
+    """
     _check_reduction(reduction)
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: beta must be at least 0, got {beta}")
@@ -312,7 +348,14 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
 
 @public
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """With d = |input - target|: d*d/2 up to delta, else delta * (d - delta/2)."""
+    """With d = |input - target|: d*d/2 up to delta, else delta * (d - delta/2).
+
+    Floats of one shape; the result is 0-d, or of that shape for reduction "none". Raises `ShapeError`
+    for other shapes, `ArgumentError` for a reduction that there is not.
+
+    >>> tracer.nn.functional.huber_loss([0.5, 3.0], [0.0, 0.0], reduction="none")
+    tensor([0.125, 2.5  ])
+    """
     _check_reduction(reduction)
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta must be above 0, got {delta}")
@@ -333,10 +376,15 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-(y*log(p) + (1-y)*log(1-p)) of probabilities p.
 
-    Logarithms are at least -100; where that limit holds, the gradient is 0. What has weight 0
-    counts for nothing, though its loss be infinite or NaN.
+    Floats of one shape; the result is 0-d, or of that shape for reduction "none". Logarithms are at
+    least -100; where that limit holds, the gradient is 0. What has weight 0 counts for nothing, though
+    its loss be infinite or NaN. Raises `ShapeError` for other shapes, `ArgumentError` for a reduction
+    that there is not.
 
     `binary_cross_entropy_with_logits` is the accurate way from logits.
+
+    >>> tracer.nn.functional.binary_cross_entropy([0.5, 0.5], [1.0, 0.0])
+    tensor(0.6931472)
     """
     _check_reduction(reduction)
     p, y = _pair("binary_cross_entropy", input, target)
@@ -367,7 +415,12 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """Binary cross-entropy of sigmoid(input), accurate for logits of any size.
 
-    `pos_weight`: a factor for targets of 1. What has weight 0 counts for nothing.
+    Floats of one shape; the result is 0-d, or of that shape for reduction "none". `pos_weight`: a
+    factor for targets of 1. What has weight 0 counts for nothing. Raises `ShapeError` for other shapes,
+    `ArgumentError` for a reduction that there is not.
+
+    >>> tracer.nn.functional.binary_cross_entropy_with_logits([0.0, 0.0], [1.0, 0.0])
+    tensor(0.6931472)
     """
     _check_reduction(reduction)
     x, y = _pair("binary_cross_entropy_with_logits", input, target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from tracer.tensors.modes import MODES, outside_traces
 from tracer.tensors.parameter import Parameter
 from tracer.tensors.tensor import Tensor
 
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 _Self = TypeVar("_Self", bound="Module")
 _GROUPS = ("_parameters", "_buffers", "_modules")
 
@@ -29,6 +31,14 @@ class IncompatibleKeys(NamedTuple):
     unexpected_keys: list[str]
 
 
+class _Forward(Protocol[P, R]):
+    """What a call of a module takes and gives is what its `forward` takes and gives."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Defined by the module's class."""
+        ...
+
+
 class Module(ModuleTree, HookedModule):
     """Base class of models and layers.
 
@@ -37,6 +47,17 @@ class Module(ModuleTree, HookedModule):
 
     Assigning a Tensor to a registered buffer keeps its values, not their history. In a traced
     function the buffer has the new values when the program has run, and stays the same object.
+
+    >>> class Scale(tracer.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.factor = tracer.nn.Parameter(tracer.tensor(3.0))
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    >>> model = Scale()
+    >>> model(tracer.ones(2)), dict(model.named_parameters())
+    (tensor([3., 3.], requires_grad=True), {'factor': Parameter containing:
+    tensor(3., requires_grad=True)})
     """
 
     training: bool
@@ -51,22 +72,23 @@ class Module(ModuleTree, HookedModule):
         """What the module computes; defined by subclasses."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: _Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `forward` between hooks; in a trace its nodes carry the module's path."""
+        module: Any = self
         hooks = self.__dict__.get("_hooks")
-        if not MODES.interpreter.module_begins(self):
+        if not MODES.interpreter.module_begins(module):
             if hooks is None:
                 return self.forward(*args, **kwargs)
-            return call_with_hooks(self, hooks, args, kwargs)
+            return cast(R, call_with_hooks(module, hooks, args, kwargs))
         before, parents = MODES.scope, MODES.modules
-        name = self._name_below(parents[-1] if parents else None)
+        name = module._name_below(parents[-1] if parents else None)
         kind = type(self).__name__
         MODES.scope = (*before, f"{kind}[{name}]" if name is not None else kind)
-        MODES.modules = (*parents, self)
+        MODES.modules = (*parents, module)
         try:
             if hooks is None:
                 return self.forward(*args, **kwargs)
-            return call_with_hooks(self, hooks, args, kwargs)
+            return cast(R, call_with_hooks(module, hooks, args, kwargs))
         finally:
             MODES.scope, MODES.modules = before, parents
 

@@ -34,12 +34,19 @@ DEFAULT_OPSET = 21
 def to_graph(
     target: Any, args: Any = None, dynamic_shapes: Any = None, aliases: Aliases = NONE
 ) -> Exportable:
-    """What a target is as a graph. Graphs are themselves; their sizes are as symbolic as they were
-    recorded.
+    """What a target is as a graph, with the values of its state and names of its results.
+
+    Graphs are themselves; their sizes are as symbolic as they were recorded. `dynamic_shapes`: which
+    sizes may change, as in `export`.
 
     Raises:
         ExportError: The target is none that can be exported, or the arguments do not fit it.
 
+    >>> print(tracer.onnx.to_graph(tracer.nn.ReLU(), tracer.zeros(3)).graph, end="")
+    graph(%x : Float(3)) {  # ReLU
+      %1 : Float(3) = Relu(%x), scope: ReLU  # ...
+      return (%1);
+    }
     """
     if isinstance(target, Graph):
         if dynamic_shapes:
@@ -96,6 +103,10 @@ def export_graph(
         ExportError: An operator has no ONNX form, or the names or values do not fit; the message
             has the line of the user's code.
 
+    >>> exported = tracer.onnx.to_graph(tracer.nn.Linear(3, 4), tracer.zeros((2, 3)))
+    >>> model = tracer.onnx.export_graph(exported.graph, opset=20)
+    >>> model.opset_import[0].version
+    20
     """
     if opset not in OPSETS:
         raise ExportError(f"opset_version must be {OPSETS[0]} to {OPSETS[-1]}, got {opset!r}")
@@ -163,6 +174,9 @@ def export(
         ExportError: Something has no ONNX form, or the file cannot be written. No partial file is
             left.
 
+    >>> model = tracer.onnx.export(tracer.nn.Linear(3, 4), tracer.zeros((2, 3)), "linear.onnx")
+    >>> [node.op_type for node in model.graph.node]
+    ['Transpose', 'MatMul', 'Add']
     """
     if dynamic_shapes is not None and dynamic_axes is not None:
         raise ExportError("dynamic_shapes and dynamic_axes are one thing; pass one of them")

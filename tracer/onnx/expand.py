@@ -15,7 +15,6 @@ from dataclasses import replace
 from ops.compute import Composite, Control
 from ops.errors import ExportError
 from ops.operator import Expanded
-from tracer.ir.call_sites import inlined
 from tracer.ir.graph import Graph, GraphBuilder, Node, Value, application, rebuild
 
 # Decompositions that use composites are expanded again; deeper than this, they go round in circles.
@@ -48,7 +47,7 @@ def _visit_call(
         return None
     (body,), form = node.blocks, node.attrs.symbolic
     if form is None:
-        return inlined(builder, body, inputs)
+        return tuple(builder.inline(body, inputs))
     if form.problem:
         return builder.append(node, inputs)  # the exporter says why it cannot be
     chosen = [k for k, y in enumerate(form.outputs) if y is not None]
@@ -58,7 +57,7 @@ def _visit_call(
     made = dict(zip(chosen, kept if isinstance(kept, tuple) else (kept,), strict=True))
     if len(made) == len(body.outputs):
         return tuple(made.values())
-    others = inlined(builder, body, inputs)
+    others = builder.inline(body, inputs)
     return tuple(made.get(k, y) for k, y in enumerate(others))
 
 

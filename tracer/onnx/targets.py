@@ -30,9 +30,15 @@ from tracer.tracing.traced_function import TracedFunction
 
 @dataclass(frozen=True, slots=True)
 class Exportable:
-    """What is exported: a graph whose first inputs are the state (parameters and buffers, as in a
-    state_dict), the values of that state by input name, and names for the results (those of the
-    function, then the new state).
+    """What is exported: a graph, values of its inputs, and names for its results.
+
+    The graph's first inputs are the state (parameters and buffers, as in a state_dict); `initializers`
+    are the values of that state by input name; `output_names` name the results: those of the function,
+    then the new state.
+
+    >>> exported = tracer.onnx.to_graph(tracer.nn.Linear(3, 4), tracer.zeros((2, 3)))
+    >>> sorted(exported.initializers), exported.output_names
+    (['bias', 'weight'], ('output',))
     """
 
     graph: Graph

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import typing as _typing
+
+from tracer.core.lazy_imports import lazily as _lazily
 from tracer.optim.adam import Adam as Adam
 from tracer.optim.adam import AdamW as AdamW
 from tracer.optim.optimizer import Optimizer as Optimizer
@@ -10,3 +13,6 @@ from tracer.optim.schedulers import LambdaLR as LambdaLR
 from tracer.optim.schedulers import LRScheduler as LRScheduler
 from tracer.optim.schedulers import StepLR as StepLR
 from tracer.optim.sgd import SGD as SGD
+
+if not _typing.TYPE_CHECKING:
+    __getattr__, __dir__, __all__ = _lazily(__name__, {})

@@ -27,6 +27,13 @@ class Adam(Optimizer):
 
     References: Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015; Reddi et
     al., "On the Convergence of Adam and Beyond", ICLR 2018.
+
+    >>> weight = tracer.nn.Parameter([1.0, 2.0])
+    >>> optimizer = tracer.optim.Adam([weight], lr=0.1)
+    >>> weight.sum().backward()
+    >>> optimizer.step()
+    >>> weight.detach()
+    tensor([0.90000004, 1.9       ])
     """
 
     slots = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
@@ -99,6 +106,13 @@ class AdamW(Adam):
     """Adam whose weight decay shrinks the parameter: p *= 1 - lr * weight_decay before the step.
 
     Reference: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+
+    >>> weight = tracer.nn.Parameter([1.0, 2.0])
+    >>> optimizer = tracer.optim.AdamW([weight], lr=0.5, weight_decay=0.5)
+    >>> weight.grad = tracer.zeros(2)
+    >>> optimizer.step()
+    >>> weight.detach()
+    tensor([0.75, 1.5 ])
     """
 
     decoupled = True

@@ -34,6 +34,11 @@ class Optimizer:
 
     Subclasses name in `slots` the Tensors like the parameter that they keep, say in `_needed`
     which of them a group's options need, and define `_update`.
+
+    >>> weight = tracer.nn.Parameter([1.0, 2.0])
+    >>> optimizer = tracer.optim.SGD([{"params": [weight], "lr": 0.5}])
+    >>> isinstance(optimizer, tracer.optim.Optimizer), optimizer.param_groups[0]["lr"]
+    (True, 0.5)
     """
 
     slots: tuple[str, ...] = ()

@@ -20,6 +20,15 @@ class LRScheduler:
     """Base class: `factor(epoch)` says what the first learning rate of each group is multiplied by.
 
     Subclasses that need more define `rate(base, epoch)`.
+
+    >>> class Halving(tracer.optim.LRScheduler):
+    ...     def factor(self, epoch):
+    ...         return 0.5**epoch
+    >>> optimizer = tracer.optim.SGD([tracer.nn.Parameter(1.0)], lr=8.0)
+    >>> scheduler = Halving(optimizer)
+    >>> scheduler.step()
+    >>> optimizer.param_groups[0]["lr"]
+    4.0
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = 0) -> None:
@@ -84,7 +93,17 @@ class LRScheduler:
 
 
 class StepLR(LRScheduler):
-    """The rate times gamma every `step_size` epochs."""
+    """The rate times gamma every `step_size` epochs.
+
+    >>> optimizer = tracer.optim.SGD([tracer.nn.Parameter(1.0)], lr=8.0)
+    >>> scheduler = tracer.optim.StepLR(optimizer, step_size=2, gamma=0.5)
+    >>> for _ in range(3):
+    ...     scheduler.step()
+    ...     print(optimizer.param_groups[0]["lr"])
+    8.0
+    4.0
+    4.0
+    """
 
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = 0
@@ -104,6 +123,14 @@ class CosineAnnealingLR(LRScheduler):
 
     Reference: Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR
     2017.
+
+    >>> optimizer = tracer.optim.SGD([tracer.nn.Parameter(1.0)], lr=8.0)
+    >>> scheduler = tracer.optim.CosineAnnealingLR(optimizer, T_max=2)
+    >>> for _ in range(2):
+    ...     scheduler.step()
+    ...     print(round(optimizer.param_groups[0]["lr"], 6))
+    4.0
+    0.0
     """
 
     def __init__(
@@ -125,7 +152,14 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class LambdaLR(LRScheduler):
-    """The first rate times a function of the epoch; one for all groups, or a list of one each."""
+    """The first rate times a function of the epoch; one for all groups, or a list of one each.
+
+    >>> optimizer = tracer.optim.SGD([tracer.nn.Parameter(1.0)], lr=8.0)
+    >>> scheduler = tracer.optim.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
+    >>> scheduler.step()
+    >>> optimizer.param_groups[0]["lr"]
+    4.0
+    """
 
     def __init__(
         self,

@@ -23,6 +23,13 @@ class SGD(Optimizer):
 
     Reference: Sutskever et al., "On the importance of initialization and momentum in deep
     learning", ICML 2013.
+
+    >>> weight = tracer.nn.Parameter([1.0, 2.0])
+    >>> optimizer = tracer.optim.SGD([weight], lr=0.5)
+    >>> weight.sum().backward()
+    >>> optimizer.step()
+    >>> weight.detach()
+    tensor([0.5, 1.5])
     """
 
     slots = ("momentum_buffer",)

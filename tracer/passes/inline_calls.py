@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ops.compute import Control
-from tracer.ir.call_sites import inlined
 from tracer.ir.graph import Graph, GraphBuilder, Node, Value, rebuild
 
 
@@ -25,4 +24,4 @@ def _visit(
     compute = node.op.compute
     if not (isinstance(compute, Control) and compute.transparent):
         return None
-    return inlined(builder, node.blocks[0], inputs)
+    return tuple(builder.inline(node.blocks[0], inputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.compute import Constant, Scalar, Size
-from tracer.ir.graph import Graph, GraphBuilder, Node, Value
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value, producers
 
 LONGEST = 8  # operations in a chain that is worth repeating
 
@@ -50,23 +50,9 @@ def spread_scalars(graph: Graph) -> Graph:
 
 
 def _clone(builder: GraphBuilder, v: Value, cheap: dict[Value, Node]) -> Value:
-    """A fresh copy of the chain that makes v; deep chains are copied without recursion."""
-    if v not in cheap:
-        return v
-    order: list[Value] = []
-    stack = [v]
-    seen: set[Value] = set()
-    while stack:
-        x = stack[-1]
-        waiting = [u for u in cheap[x].inputs if u in cheap and u not in seen]
-        if waiting:
-            stack.extend(waiting)
-            continue
-        stack.pop()
-        if x not in seen:
-            seen.add(x)
-            order.append(x)
+    """A fresh copy of the chain that makes v."""
     known: dict[Value, Value] = {}
-    for x in order:
-        known[x] = builder.append(cheap[x], [known.get(u, u) for u in cheap[x].inputs])[0]
-    return known[v]
+    for node in producers(v, cheap.get, ()):
+        copies = builder.append(node, [known.get(u, u) for u in node.inputs])
+        known.update(zip(node.outputs, copies, strict=True))
+    return known.get(v, v)

@@ -34,7 +34,10 @@ def save_file(
 ) -> None:
     """Write Tensors or arrays by name, and strings beside them, as a safetensors file.
 
-    The file appears complete or not at all. Raises `CheckpointError` if it cannot be written.
+    The file appears complete or not at all. Raises `CheckpointError` if it cannot be written,
+    `ArgumentError` for what is no Tensor or array, or no string.
+
+    >>> tracer.save_file({"w": tracer.ones(2)}, "w.safetensors", metadata={"made by": "hand"})
     """
     outside_traces("a file is written")
     if not isinstance(tensors, Mapping):
@@ -49,6 +52,10 @@ def load_file(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file: Tensors by name.
 
     Raises `CheckpointError` for a file that is missing or damaged.
+
+    >>> tracer.save_file({"w": np.ones(2, np.float32)}, "w.safetensors")
+    >>> tracer.load_file("w.safetensors")
+    {'w': tensor([1., 1.])}
     """
     return {name: Tensor.of_array(array) for name, array in read_file(path)[0].items()}
 
@@ -68,7 +75,12 @@ def save_checkpoint(
     not: save after a step. `extra`: anything that JSON holds, such as the epoch or a scheduler's
     `state_dict()`.
 
-    The file appears complete or not at all. Raises `CheckpointError` if it cannot be written.
+    The file appears complete or not at all. Raises `CheckpointError` if it cannot be written,
+    `ArgumentError` for what cannot be saved.
+
+    >>> model = tracer.nn.Linear(2, 1)
+    >>> optimizer = tracer.optim.Adam(model.parameters())
+    >>> tracer.save_checkpoint("run.ckpt", model, optimizer, extra={"epoch": 3})
     """
     outside_traces("a checkpoint is written")
     if extra is not None and not isinstance(extra, Mapping):
@@ -120,6 +132,11 @@ def load_checkpoint(
 
     Raises `CheckpointError` for a file that is missing, damaged or no checkpoint; `ArgumentError`,
     `ShapeError` or `DTypeError` when it does not fit the model or the optimiser.
+
+    >>> model = tracer.nn.Linear(2, 1)
+    >>> tracer.save_checkpoint("run.ckpt", model, extra={"epoch": 3})
+    >>> tracer.load_checkpoint("run.ckpt", model)
+    {'epoch': 3}
     """
     outside_traces("a checkpoint is loaded")
     _check(model, optimizer, generator)

@@ -157,21 +157,41 @@ class _WithoutArguments(_GradMode):
 
 
 class no_grad(_WithoutArguments):  # noqa: N801 - PyTorch's name
-    """Results do not require gradients and keep nothing for them; a context manager and a decorator."""
+    """Results do not require gradients and keep nothing for them; a context manager and a decorator.
+
+    >>> x = tracer.tensor(2.0, requires_grad=True)
+    >>> with tracer.no_grad():
+    ...     y = x * x
+    >>> y.requires_grad
+    False
+    """
 
     def _chosen(self) -> Flag:
         return INFERENCE if MODES.grad_enabled is INFERENCE else False
 
 
 class enable_grad(_WithoutArguments):  # noqa: N801 - PyTorch's name
-    """Undo `no_grad` inside it; a context manager and a decorator. In inference mode it does nothing."""
+    """Undo `no_grad` inside it; a context manager and a decorator. In inference mode it does nothing.
+
+    >>> x = tracer.tensor(2.0, requires_grad=True)
+    >>> with tracer.no_grad():
+    ...     with tracer.enable_grad():
+    ...         y = x * x
+    >>> y.requires_grad
+    True
+    """
 
     def _chosen(self) -> Flag:
         return INFERENCE if MODES.grad_enabled is INFERENCE else True
 
 
 class set_grad_enabled(_GradMode):  # noqa: N801 - PyTorch's name
-    """`no_grad` or `enable_grad`, as `mode` says: from this call on, or only inside, as a context manager or decorator."""
+    """`no_grad` or `enable_grad`, as `mode` says: from this call on, or only inside, as a context manager or decorator.
+
+    >>> with tracer.set_grad_enabled(False):
+    ...     tracer.is_grad_enabled()
+    False
+    """
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
@@ -205,6 +225,11 @@ class inference_mode(_GradMode):  # noqa: N801 - PyTorch's name
     """`no_grad` for good: what is made inside can have no part in gradients afterwards, see `Tensor.is_inference`.
 
     A context manager and a decorator, with and without parentheses; `inference_mode(False)` undoes it inside.
+
+    >>> with tracer.inference_mode():
+    ...     y = tracer.ones(2) * 2
+    >>> y.is_inference()
+    True
     """
 
     def __new__(cls, mode: Any = True) -> Any:
@@ -224,10 +249,19 @@ class inference_mode(_GradMode):  # noqa: N801 - PyTorch's name
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations on tensors that require gradients are recorded for them."""
+    """Whether operations on tensors that require gradients are recorded for them.
+
+    >>> with tracer.no_grad():
+    ...     tracer.is_grad_enabled()
+    False
+    """
     return MODES.grad_enabled is True
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether `inference_mode` is on."""
+    """Whether `inference_mode` is on.
+
+    >>> tracer.is_inference_mode_enabled()
+    False
+    """
     return MODES.grad_enabled is INFERENCE

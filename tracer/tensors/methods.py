@@ -41,6 +41,8 @@ def attributes_of(families: Sequence[type]) -> dict[str, object]:
 def attach_to(tensor: type, families: Sequence[type]) -> None:
     """Give the class of Tensors what classes of methods define."""
     for name, value in attributes_of(families).items():
-        if isinstance(value, FunctionType) and value.__qualname__ != name:
-            value.__qualname__ = f"{tensor.__name__}.{name}"  # what errors call it
+        # What errors call it: a function of `tracer` keeps its name, a method with two names has the first.
+        owner = value.__qualname__.rpartition(".")[0] if isinstance(value, FunctionType) else ""
+        if isinstance(value, FunctionType) and owner not in ("", tensor.__name__):
+            value.__name__, value.__qualname__ = name, f"{tensor.__name__}.{name}"
         setattr(tensor, name, value)

@@ -13,6 +13,10 @@ class Parameter(Tensor):
 
     It requires gradients unless told otherwise. Raises `TraceError` in a traced function, whose
     program would not make it again.
+
+    >>> tracer.nn.Parameter([1.0, 2.0])
+    Parameter containing:
+    tensor([1., 2.], requires_grad=True)
     """
 
     __slots__ = ()

@@ -47,6 +47,12 @@ class Tensor(Methods):
 
     Made by `tracer.tensor` and by operators. `np.asarray(t)` gives its array, NumPy arrays go in wherever a Tensor does.
     Attributes: `shape`, `dtype` (NumPy's), `ndim`, `size`, `requires_grad`, `grad`, `grad_fn`, `is_leaf`.
+
+    >>> t = tracer.Tensor([[1.0, 2.0]])
+    >>> t.shape, t.dtype, t.ndim, t.is_leaf
+    ((1, 2), dtype('float32'), 2, True)
+    >>> (t @ t.T).item()
+    5.0
     """
 
     __slots__ = (
@@ -101,14 +107,16 @@ class Tensor(Methods):
         self._requires_grad = False
         self._view = None
 
-    def __getattr__(self, name: str) -> Any:
-        # Slots that were never set have these values, so that a program's results cost four assignments.
-        try:
-            return _UNSET[name]
-        except KeyError:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}"
-            ) from None
+    if not TYPE_CHECKING:  # to type checkers, any name would be there
+
+        def __getattr__(self, name: str) -> Any:
+            # Slots that were never set have these values, so that a program's results cost four assignments.
+            try:
+                return _UNSET[name]
+            except KeyError:
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}"
+                ) from None
 
     @staticmethod
     def of_array(array: Any, type_: Type | None = None) -> Tensor:
@@ -176,7 +184,11 @@ class Tensor(Methods):
         )
 
     def numpy(self) -> Array:
-        """The data as a NumPy array that shares the Tensor's memory. Raises `GradError` if it requires a gradient."""
+        """The data as a NumPy array that shares the Tensor's memory. Raises `GradError` if it requires a gradient.
+
+        >>> tracer.tensor([1.0, 2.0]).numpy()
+        array([1., 2.], dtype=float32)
+        """
         if self.requires_grad:
             raise located(GradError("this Tensor requires a gradient; use t.detach().numpy()"))
         return self.array
@@ -215,11 +227,19 @@ class Tensor(Methods):
         return len(self.type.shape)
 
     def dim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        >>> tracer.zeros((2, 3)).dim()
+        2
+        """
         return len(self.type.shape)
 
     def numel(self) -> Any:
-        """The number of elements."""
+        """The number of elements.
+
+        >>> tracer.zeros((2, 3)).numel()
+        6
+        """
         return self.type.size
 
     @property
@@ -233,11 +253,19 @@ class Tensor(Methods):
         return self.type.size * self.type.itemsize
 
     def item(self) -> Any:
-        """The only element as a Python number. Raises `ValueError` if there is more than one."""
+        """The only element as a Python number. Raises `ValueError` if there is more than one.
+
+        >>> tracer.tensor([2.5]).item()
+        2.5
+        """
         return MODES.interpreter.answer(self, "t.item()")
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers."""
+        """The elements as nested lists of Python numbers.
+
+        >>> tracer.tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         return MODES.interpreter.answer(self, "t.tolist()")
 
     def __float__(self) -> float:
@@ -320,6 +348,10 @@ class Tensor(Methods):
         """The same data without history and without requiring a gradient: a change of one shows in the other.
 
         Volatile if this is.
+
+        >>> x = tracer.tensor([1.0, 2.0], requires_grad=True)
+        >>> x.detach().requires_grad
+        False
         """
         result = MODES.interpreter.detach(self)
         if self._requires_grad is not True:

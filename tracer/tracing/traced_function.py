@@ -8,7 +8,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from ops.errors import ArgumentError, TraceError, TracerError
 from tracer.core.config import CONFIG
@@ -28,6 +28,7 @@ from tracer.tracing.recording.trace_records import NeedNumber
 from tracer.tracing.recording.value_guards import ValueGuard
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 FAST_CALLS = 8  # kept for calls of the last kinds
 MOST_LOST = 8  # traces of one call that ask otherwise than the one before
@@ -139,7 +140,13 @@ class TracedFunction(Generic[P, R]):
         self._fast = (compiled, *others)[:FAST_CALLS]
         self._fast_calls = tuple(c.fast_call for c in self._fast)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> TracedFunction[P, R]: ...
+    @overload
+    def __get__(
+        self: TracedFunction[Concatenate[Any, Q], R], instance: Any, owner: Any = None
+    ) -> TracedFunction[Q, R]: ...
+    def __get__(self: Any, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
         kept: dict[Any, Any] = getattr(instance, "__dict__", self._bound)
@@ -343,7 +350,14 @@ def _restore(function: Any, static: Any, name: str, traces: int, paths: int) -> 
 
 
 @overload
-def trace(function: Callable[P, R]) -> TracedFunction[P, R]: ...
+def trace(
+    function: Callable[P, R],
+    *,
+    static_argnames: Sequence[str] = (),
+    name: str | None = None,
+    max_traces: int = 64,
+    max_paths: int = 64,
+) -> TracedFunction[P, R]: ...
 @overload
 def trace(
     function: None = None,
@@ -371,6 +385,12 @@ def trace(
     signature are kept, the last used ones. See `paths`.
 
     Raises `TraceError` for what cannot be recorded, with the line.
+
+    >>> @tracer.trace
+    ... def scaled(x, factor=2.0):
+    ...     return tracer.exp(x) * factor
+    >>> scaled(np.zeros(2))
+    tensor([2., 2.], dtype=float64)
     """
     if function is None:
         return lambda f: TracedFunction(f, static_argnames, name, max_traces, max_paths)

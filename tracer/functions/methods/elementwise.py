@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
+
+DEVICES = ("cpu", "cuda", "meta", "mps")
+_TRUTH = (bool, np.bool_)
 
 
 class Elementwise:
@@ -95,18 +99,33 @@ class Elementwise:
     trunc = fix = arithmetic.trunc
 
     def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """Self + alpha * other."""
-        return arithmetic.add(self, _times(alpha, other))
+        """self + alpha * other. See `tracer.add`.
+
+        >>> tracer.tensor([1, 2]).add(10, alpha=2)
+        tensor([21, 22])
+        """
+        return arithmetic.add(self, times(alpha, other))
 
     def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """Self - alpha * other."""
-        return arithmetic.subtract(self, _times(alpha, other))
+        """self - alpha * other. See `tracer.subtract`.
+
+        >>> tracer.tensor([1, 2]).sub(10, alpha=2)
+        tensor([-19, -18])
+        """
+        return arithmetic.subtract(self, times(alpha, other))
 
     subtract = sub
 
     @public
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        """Self / other; rounding_mode "floor" or "trunc" rounds the quotient and keeps integers."""
+        """self / other, broadcast; integers give float32.
+
+        rounding_mode "floor" or "trunc" rounds the quotient and keeps integers; another one raises
+        `ArgumentError`. See `tracer.divide`.
+
+        >>> tracer.tensor([7, -7]).div(2, rounding_mode="trunc")
+        tensor([ 3, -3])
+        """
         if rounding_mode is None:
             return arithmetic.divide(self, other)
         if rounding_mode == "floor":
@@ -123,60 +142,83 @@ class Elementwise:
     divide = true_divide = div
 
     def addcmul(self, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-        """Self + value * tensor1 * tensor2."""
-        return arithmetic.add(self, _times(value, arithmetic.multiply(tensor1, tensor2)))
+        """self + value * tensor1 * tensor2, broadcast, in the promoted type.
+
+        >>> tracer.tensor([1, 2]).addcmul([3, 4], 10, value=2)
+        tensor([61, 82])
+        """
+        return arithmetic.add(self, times(value, arithmetic.multiply(tensor1, tensor2)))
 
     def addcdiv(self, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-        """Self + value * tensor1 / tensor2."""
-        return arithmetic.add(self, _times(value, arithmetic.divide(tensor1, tensor2)))
+        """self + value * tensor1 / tensor2, broadcast; integers give float32.
+
+        >>> tracer.tensor([1.0, 2.0]).addcdiv([3.0, 4.0], 2.0)
+        tensor([2.5, 4. ])
+        """
+        return arithmetic.add(self, times(value, arithmetic.divide(tensor1, tensor2)))
 
     def clamp_min(self, min: Any) -> Tensor:
-        """Elements below `min` replaced by it."""
+        """Elements below `min` replaced by it. See `tracer.clip`."""
         return arithmetic.clip(self, min, None)
 
     def clamp_max(self, max: Any) -> Tensor:
-        """Elements above `max` replaced by it."""
+        """Elements above `max` replaced by it. See `tracer.clip`."""
         return arithmetic.clip(self, None, max)
 
     def where(self, condition: Any, other: Any) -> Tensor:
-        """Self where the condition holds, else other."""
+        """Self where the condition holds, else other. See `tracer.where`, which takes the condition first.
+
+        >>> tracer.tensor([1, -2]).where([True, False], 0)
+        tensor([1, 0])
+        """
         return logic.where(condition, self, other)
 
+    @public
     def masked_fill(self: Any, mask: Any, value: Any) -> Tensor:
-        """Self with `value`, a number or 0-d Tensor, where the mask holds.
+        """Self with `value`, a number or 0-d Tensor, where the mask holds; broadcast.
 
-        Converted to self's element type.
+        The value is converted to self's element type. Raises `ArgumentError` for a value with axes.
+
+        >>> tracer.tensor([1, 2, 3]).masked_fill([True, False, True], 0)
+        tensor([0, 2, 0])
         """
-        return masked_fill(self, mask, value)
+        filling = cast(as_tensor(value), as_tensor(self).type.dtype)
+        if filling.ndim:
+            raise ArgumentError(
+                f"masked_fill takes a number or a 0-d Tensor, got shape {filling.shape}; use "
+                "tracer.where"
+            )
+        return logic.where(mask, filling, self)
 
     def allclose(
         self, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
     ) -> bool:
-        """Whether all elements are close, see `tracer.isclose`."""
+        """Whether all elements are close: a Python bool. See `tracer.allclose`."""
         return logic.allclose(self, other, rtol, atol, equal_nan)
 
     def equal(self: Any, other: Any) -> bool:
-        """Whether both have one shape and equal elements: a Python bool, unlike `eq`."""
+        """Whether both have one shape and equal elements: a Python bool, unlike `eq`.
+
+        >>> tracer.tensor([1, 2]).equal([1, 2])
+        True
+        """
         other = as_tensor(other)
         return bool(
             self.type.shape == other.type.shape and bool(reductions.all(logic.equal(self, other)))
         )
 
 
-def _times(scale: Any, x: Any) -> Any:
+def times(scale: Any, x: Any) -> Any:
+    """Scale * x; x itself for the number 1."""
     return x if isinstance(scale, int | float) and scale == 1 else arithmetic.multiply(x, scale)
 
 
-@public
-def masked_fill(x: Tensor, mask: Any, value: Any) -> Tensor:
-    """x with a value where the mask holds."""
-    filling = cast(as_tensor(value), x.type.dtype)
-    if filling.ndim:
-        raise ArgumentError(
-            f"masked_fill takes a number or a 0-d Tensor, got shape {filling.shape}; use "
-            "tracer.where"
-        )
-    return logic.where(mask, filling, x)
+def _as(dtype: str) -> Callable[[Any], Tensor]:
+    def converted(self: Any) -> Tensor:
+        return cast(self, dtype)
+
+    converted.__doc__ = f"As {dtype}; see `tracer.astype`."
+    return converted
 
 
 class Conversions:
@@ -186,66 +228,71 @@ class Conversions:
 
     astype = creation.astype
 
-    def float(self: Any) -> Tensor:
-        """As float32."""
-        return cast(self, "float32")
+    float = _as("float32")
+    double = _as("float64")
+    half = _as("float16")
+    bfloat16 = _as("bfloat16")
+    char = _as("int8")
+    short = _as("int16")
+    int = _as("int32")
+    long = _as("int64")
+    byte = _as("uint8")
+    bool = _as("bool")
 
-    def double(self: Any) -> Tensor:
-        """As float64."""
-        return cast(self, "float64")
-
-    def half(self: Any) -> Tensor:
-        """As float16."""
-        return cast(self, "float16")
-
-    def bfloat16(self: Any) -> Tensor:
-        """As bfloat16."""
-        return cast(self, "bfloat16")
-
-    def char(self: Any) -> Tensor:
-        """As int8."""
-        return cast(self, "int8")
-
-    def short(self: Any) -> Tensor:
-        """As int16."""
-        return cast(self, "int16")
-
-    def int(self: Any) -> Tensor:
-        """As int32."""
-        return cast(self, "int32")
-
-    def long(self: Any) -> Tensor:
-        """As int64."""
-        return cast(self, "int64")
-
-    def byte(self: Any) -> Tensor:
-        """As uint8."""
-        return cast(self, "uint8")
-
-    def bool(self: Any) -> Tensor:
-        """As bool: whether elements are not 0."""
-        return cast(self, "bool")
-
+    @public
     def to(
         self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: Any = False, **_: Any
     ) -> Tensor:
-        """Self with an element type (or another Tensor's), on a device: "cpu" is the only one."""
-        return to(self, args, dtype, device, copy)
+        """Self with an element type (or another Tensor's), on a device: "cpu" is the only one.
+
+        Self itself if nothing changes, unless `copy`. Raises `ArgumentError` for another device. See
+        `tracer.astype`.
+
+        >>> tracer.tensor([1.5]).to("int64"), tracer.tensor([1.5]).to("cpu", tracer.float16)
+        (tensor([1]), tensor([1.5], dtype=float16))
+        """
+        for argument in args:  # what kind of thing each one is decides
+            if isinstance(argument, Tensor):
+                dtype = argument.type.dtype
+            elif isinstance(argument, str) and argument.split(":")[0] in DEVICES:
+                device = argument
+            elif not isinstance(argument, _TRUTH):  # non_blocking, copy
+                dtype = argument
+        if device is not None and str(device).split(":")[0] != "cpu":
+            raise ArgumentError(f'the only device is "cpu", got {device!r}')
+        result: Tensor = self if dtype is None else cast(self, dtype_name(dtype))
+        return copied(result) if copy and result is self else result
 
     def type_as(self: Any, other: Any) -> Tensor:
-        """Self with the element type of another Tensor."""
+        """Self with the element type of another Tensor. See `tracer.astype`."""
         return cast(self, as_tensor(other).type.dtype)
 
     def clone(self: Any) -> Tensor:
-        """A copy in memory of its own; gradients go through."""
+        """A copy in memory of its own, of the same shape and type; gradients go through.
+
+        >>> x = tracer.tensor([1.0, 2.0])
+        >>> y = x.clone()
+        >>> y[0] = 5.0
+        >>> x
+        tensor([1., 2.])
+        """
         return copied(self)
 
     def contiguous(self: Any) -> Tensor:
-        """Self with elements in row-major order in memory; itself if they are."""
+        """Self with elements in row-major order in memory; itself if they are.
+
+        >>> x = tracer.zeros((2, 3)).T
+        >>> x.is_contiguous(), x.contiguous().is_contiguous()
+        (False, True)
+        """
         return self if self.is_contiguous() else copied(self)
 
     def is_contiguous(self: Any) -> Any:
-        """Whether elements lie in row-major order in memory, in a trace as they would lie without it."""
+        """Whether elements lie in row-major order in memory, in a trace as they would lie without it.
+
+        >>> tracer.zeros((2, 3)).is_contiguous()
+        True
+        """
         if self._value is not None:
             view = self._view
             return view is None or view.layout is None or view.layout.is_row_major
@@ -260,15 +307,28 @@ class Conversions:
         return (1, 0)
 
     def is_floating_point(self: Any) -> Any:
-        """Whether elements are floats."""
+        """Whether elements are floats.
+
+        >>> tracer.ones(2).is_floating_point()
+        True
+        """
         return is_floating(self.type.dtype)
 
     def element_size(self: Any) -> Any:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        >>> tracer.ones(2).element_size()
+        4
+        """
         return self.type.itemsize
 
     def cpu(self: Any) -> Tensor:
-        """Self: Tensors are on the CPU."""
+        """Self: Tensors are on the CPU.
+
+        >>> x = tracer.ones(2)
+        >>> x.cpu() is x
+        True
+        """
         return self  # type: ignore[no-any-return]
 
     @property
@@ -277,23 +337,44 @@ class Conversions:
         return "cpu"
 
     def new_zeros(self: Any, *size: Shape, dtype: Any = None) -> Tensor:
-        """Zeros of a shape, with self's element type unless told otherwise."""
+        """Zeros of a shape, with self's element type unless told otherwise.
+
+        >>> tracer.ones(2, dtype="int8").new_zeros(2, 2)
+        tensor([[0, 0],
+                [0, 0]], dtype=int8)
+        """
         return creation.full(_one(size), 0, dtype=dtype or self.type.dtype)
 
     def new_ones(self: Any, *size: Shape, dtype: Any = None) -> Tensor:
-        """Ones of a shape, with self's element type unless told otherwise."""
+        """Ones of a shape, with self's element type unless told otherwise.
+
+        >>> tracer.zeros(2, dtype="int8").new_ones(3)
+        tensor([1, 1, 1], dtype=int8)
+        """
         return creation.full(_one(size), 1, dtype=dtype or self.type.dtype)
 
     def new_empty(self: Any, *size: Shape, dtype: Any = None) -> Tensor:
-        """The same as `new_zeros`."""
+        """Zeros of a shape, the same as `new_zeros`.
+
+        >>> tracer.ones(2, dtype="int8").new_empty(3)
+        tensor([0, 0, 0], dtype=int8)
+        """
         return creation.full(_one(size), 0, dtype=dtype or self.type.dtype)
 
     def new_full(self: Any, size: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
-        """A Tensor of a shape, every element fill_value, in self's type unless told otherwise."""
+        """A Tensor of a shape, every element fill_value, in self's type unless told otherwise.
+
+        >>> tracer.zeros(2).new_full((2,), 7)
+        tensor([7., 7.])
+        """
         return creation.full(size, fill_value, dtype=dtype or self.type.dtype)
 
     def new_tensor(self: Any, data: Any, dtype: Any = None) -> Tensor:
-        """A Tensor of data, with self's element type unless told otherwise."""
+        """A Tensor of data, with self's element type unless told otherwise.
+
+        >>> tracer.zeros(2, dtype="float16").new_tensor([1, 2])
+        tensor([1., 2.], dtype=float16)
+        """
         return creation.tensor(data, dtype=dtype or self.type.dtype)
 
     @property
@@ -304,36 +385,15 @@ class Conversions:
         return result
 
     @data.setter
+    @public
     def data(self: Any, value: Any) -> None:
-        set_data(self, value)
+        new = as_tensor(value)
+        if new.type.strong() != self.type.strong():
+            raise ArgumentError(f"x.data takes a Tensor of x's type {self.type}, got {new.type}")
+        MODES.interpreter.require_writeable(self)
+        write(self, new.data, recorded=False)
 
 
 def _one(sizes: tuple[Any, ...]) -> Any:
     """Sizes given one by one or as one sequence."""
     return sizes[0] if len(sizes) == 1 else sizes
-
-
-@public
-def to(x: Tensor, args: tuple[Any, ...], dtype: Any, device: Any, copy: bool) -> Tensor:
-    """`Tensor.to`: what kind of thing each argument is decides."""
-    for argument in args:
-        if isinstance(argument, Tensor):
-            dtype = argument.type.dtype
-        elif isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda", "meta", "mps"):
-            device = argument
-        elif not isinstance(argument, bool | np.bool_):  # non_blocking, copy
-            dtype = argument
-    if device is not None and str(device).split(":")[0] != "cpu":
-        raise ArgumentError(f'the only device is "cpu", got {device!r}')
-    result = x if dtype is None else cast(x, dtype_name(dtype))
-    return copied(x) if copy and result is x else result
-
-
-@public
-def set_data(x: Tensor, value: Any) -> None:
-    """`x.data = value`: written into x's memory without touching its history."""
-    new = as_tensor(value)
-    if new.type.strong() != x.type.strong():
-        raise ArgumentError(f"x.data takes a Tensor of x's type {x.type}, got {new.type}")
-    MODES.interpreter.require_writeable(x)
-    write(x, new.data, recorded=False)

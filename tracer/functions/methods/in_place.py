@@ -8,27 +8,30 @@ program has run. Gradients go through, and views of the Tensor see the change; l
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from tracer.functions import activation, arithmetic, logic, movement, transcendental
 from tracer.functions.in_place import change, copy_into
-from tracer.functions.methods.elementwise import Elementwise, masked_fill
+from tracer.functions.methods.elementwise import Elementwise
 from tracer.functions.methods.movement import Indexing
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor
 
+P = ParamSpec("P")
 _change = public(change)
 _copy_into = public(copy_into)
 
 
-def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _in_place(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """The method that changes its Tensor to function(Tensor, *operands)."""
 
-    def method(self: Any, *operands: Any, **options: Any) -> Tensor:
-        return _change(self, function, *operands, **options)
+    def method(*operands: P.args, **options: P.kwargs) -> Tensor:
+        changed: Any = operands[0]
+        return _change(changed, function, *operands[1:], **options)
 
-    summary = (function.__doc__ or "").strip().splitlines()
-    method.__doc__ = f"In place: {summary[0] if summary else function.__name__}"
+    summary = (function.__doc__ or "").partition("\n")[0].partition(" See `")[0]
+    where = "Tensor" if "." in function.__qualname__ else "tracer"
+    method.__doc__ = f"In place: {summary} See `{where}.{function.__name__}`."
     method.__name__ = f"{function.__name__}_"
     return method
 
@@ -91,7 +94,7 @@ class InPlace:
     logical_xor_ = _in_place(logic.logical_xor)
     lt_ = less_ = _in_place(logic.less)
     masked_scatter_ = _in_place(Indexing.masked_scatter)
-    masked_fill_ = _in_place(masked_fill)
+    masked_fill_ = _in_place(Elementwise.masked_fill)
     mul_ = multiply_ = _in_place(arithmetic.multiply)
     nan_to_num_ = _in_place(logic.nan_to_num)
     ne_ = not_equal_ = _in_place(logic.not_equal)
@@ -118,18 +121,36 @@ class InPlace:
     trunc_ = fix_ = _in_place(arithmetic.trunc)
 
     def copy_(self: Any, src: Any) -> Tensor:
-        """Self with the elements of src, broadcast and converted."""
+        """Self with the elements of src, broadcast and converted, in place; returns self.
+
+        >>> x = tracer.zeros(2)
+        >>> x.copy_([1, 2])
+        tensor([1., 2.])
+        """
         return _copy_into(self, src)
 
     def fill_(self: Any, value: Any) -> Tensor:
-        """Every element `value`, a number or a 0-d Tensor."""
+        """Every element `value`, a number or a 0-d Tensor, in place; returns self.
+
+        >>> tracer.zeros(2).fill_(3)
+        tensor([3., 3.])
+        """
         return _copy_into(self, value)
 
     def zero_(self: Any) -> Tensor:
-        """Every element 0."""
+        """Every element 0, in place; returns self.
+
+        >>> tracer.ones(2).zero_()
+        tensor([0., 0.])
+        """
         return _copy_into(self, 0)
 
     def fill_diagonal_(self: Any, fill_value: Any) -> Tensor:
-        """The elements of a matrix whose two indices are equal become fill_value."""
+        """The elements of a matrix whose two indices are equal become fill_value, in place; returns self.
+
+        >>> tracer.zeros((2, 2)).fill_diagonal_(1)
+        tensor([[1., 0.],
+                [0., 1.]])
+        """
         _copy_into(self.diagonal(), fill_value)
         return self  # type: ignore[no-any-return]

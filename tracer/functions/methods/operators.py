@@ -105,8 +105,13 @@ class Operators:
     __le__ = _left(logic.less_equal)
     __gt__ = _left(logic.greater)
     __ge__ = _left(logic.greater_equal)
-    __eq__ = _left(logic.equal)  # type: ignore[assignment]
-    __ne__ = _left(logic.not_equal)  # type: ignore[assignment]
+
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return logic.equal(self, other) if is_operand(other) else NotImplemented
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return logic.not_equal(self, other) if is_operand(other) else NotImplemented
+
     __hash__ = object.__hash__
 
     __neg__ = arithmetic.negative

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, overload
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Concatenate, NamedTuple, ParamSpec, overload
 
 from ops.errors import ArgumentError, ShapeError
 from ops.types import dtype_name, normalize_axis, short
@@ -15,9 +17,13 @@ from tracer.functions import activation, arithmetic, linear_algebra, reductions
 from tracer.functions.creation import as_tensor, astype
 from tracer.functions.gather_scatter import nonzero
 from tracer.functions.joining import stack
+from tracer.functions.methods.elementwise import times
 from tracer.functions.public import public
 from tracer.functions.reductions import Axis
 from tracer.tensors.tensor import Tensor
+
+P = ParamSpec("P")
+Function = Callable[..., Any]
 
 
 class Extremum(NamedTuple):
@@ -36,45 +42,118 @@ def axis_of(dim: Any, axis: Any) -> Any:
     return axis
 
 
-@public
+# ---- what methods of one family share ------------------------------------------------------------
+
+
+def _method(
+    family: Callable[Concatenate[Function, P], Tensor], function: Function
+) -> Callable[P, Tensor]:
+    """The method that calls a function, with the arguments of its family."""
+    made = public(partial(family, function))
+    summary = (function.__doc__ or "").partition("\n")[0]
+    made.__module__ = __name__
+    made.__doc__ = f"{summary} See `tracer.{function.__name__}`."
+    return made
+
+
 def _reduced(
-    function: Any, x: Any, dim: Any, axis: Any, keep: bool, dtype: Any = None, **keywords: Any
+    function: Function, x: Any, dim: Any, axis: Any, keepdims: bool, **options: Any
 ) -> Tensor:
-    if dtype is not None:
-        x = astype(x, dtype_name(dtype), copy=False)
     chosen = axis_of(dim, axis)
-    result: Tensor = function(
-        x, axis=tuple(chosen) if isinstance(chosen, list) else chosen, keepdims=keep, **keywords
-    )
+    axes = tuple(chosen) if isinstance(chosen, list) else chosen
+    result: Tensor = function(x, axis=axes, keepdims=keepdims, **options)
     return result
 
 
-@public
-def _extremum(name: str, x: Any, dim: Any, axis: Any, keep: bool) -> Any:
-    """Largest or smallest.
+def _cast(x: Any, dtype: Any) -> Any:
+    return x if dtype is None else astype(x, dtype_name(dtype), copy=False)
 
-    Of all, elementwise beside another Tensor, or values and indices along an axis.
-    """
-    if isinstance(dim, Tensor):
-        return (arithmetic.maximum if name == "max" else arithmetic.minimum)(x, dim)
+
+def _over_axes(
+    function: Function,
+    x: Any,
+    dim: Axis = None,
+    keepdim: bool = False,
+    *,
+    axis: Axis = None,
+    keepdims: bool = False,
+) -> Tensor:
+    return _reduced(function, x, dim, axis, keepdim or keepdims)
+
+
+def _over_axes_in(
+    function: Function,
+    x: Any,
+    dim: Axis = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Axis = None,
+    keepdims: bool = False,
+) -> Tensor:
+    return _reduced(function, _cast(x, dtype), dim, axis, keepdim or keepdims)
+
+
+def _spread(
+    function: Function,
+    x: Any,
+    dim: Axis = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float = 1,
+    axis: Axis = None,
+    keepdims: bool = False,
+) -> Tensor:
+    divisor = correction if unbiased is None else float(unbiased)
+    return _reduced(function, x, dim, axis, keepdim or keepdims, correction=divisor)
+
+
+def _position(
+    function: Function,
+    x: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: int | None = None,
+    keepdims: bool = False,
+) -> Tensor:
+    return _reduced(function, x, dim, axis, keepdim or keepdims)
+
+
+def _along_last(
+    function: Function,
+    x: Any,
+    dim: int | None = None,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+) -> Tensor:
     chosen = axis_of(dim, axis)
-    values, positions = (
-        (reductions.max, reductions.argmax)
-        if name == "max"
-        else (reductions.min, reductions.argmin)
-    )
+    result: Tensor = function(_cast(x, dtype), axis=-1 if chosen is None else chosen)
+    return result
+
+
+def _extremum(
+    functions: tuple[Function, Function, Function], x: Any, dim: Any, axis: Any, keepdims: bool
+) -> Any:
+    """Of all elements, elementwise beside another Tensor, or values and indices along an axis."""
+    of_two, values, positions = functions
+    if isinstance(dim, Tensor):
+        return of_two(x, dim)
+    chosen = axis_of(dim, axis)
     if chosen is None:
-        return values(x, keepdims=keep)
+        return values(x, keepdims=keepdims)
     place = normalize_axis(chosen, x.ndim)
     indices = positions(x, axis=place, keepdims=True)
     found: Tensor = apply("GatherElements", x, indices, axis=place)
-    if not keep:
+    if not keepdims:
         found, indices = (apply("Squeeze", t, axes=(place,)) for t in (found, indices))
     return Extremum(found, indices)
 
 
-def _correction(unbiased: bool | None, correction: float) -> float:
-    return correction if unbiased is None else float(unbiased)
+_LARGEST = arithmetic.maximum, reductions.max, reductions.argmax
+_SMALLEST = arithmetic.minimum, reductions.min, reductions.argmin
 
 
 class Reductions:
@@ -82,88 +161,20 @@ class Reductions:
 
     __slots__ = ()
 
-    def sum(
-        self,
-        dim: Axis = None,
-        keepdim: bool = False,
-        *,
-        dtype: Any = None,
-        axis: Axis = None,
-        keepdims: bool = False,
-    ) -> Tensor:
-        """Sum over axes, all unless told otherwise; see `tracer.sum`."""
-        return _reduced(reductions.sum, self, dim, axis, keepdim or keepdims, dtype)
-
-    def prod(
-        self,
-        dim: Axis = None,
-        keepdim: bool = False,
-        *,
-        dtype: Any = None,
-        axis: Axis = None,
-        keepdims: bool = False,
-    ) -> Tensor:
-        """Product over axes."""
-        return _reduced(reductions.prod, self, dim, axis, keepdim or keepdims, dtype)
-
-    def mean(
-        self,
-        dim: Axis = None,
-        keepdim: bool = False,
-        *,
-        dtype: Any = None,
-        axis: Axis = None,
-        keepdims: bool = False,
-    ) -> Tensor:
-        """Mean over axes."""
-        return _reduced(reductions.mean, self, dim, axis, keepdim or keepdims, dtype)
-
-    def var(
-        self,
-        dim: Axis = None,
-        unbiased: bool | None = None,
-        keepdim: bool = False,
-        *,
-        correction: float = 1,
-        axis: Axis = None,
-        keepdims: bool = False,
-    ) -> Tensor:
-        """Variance over axes, estimated from a sample.
-
-        Divided by the count less `correction`, which `unbiased` sets to 1 or 0.
-        """
-        keep = keepdim or keepdims
-        return _reduced(
-            reductions.var, self, dim, axis, keep, correction=_correction(unbiased, correction)
-        )
-
-    def std(
-        self,
-        dim: Axis = None,
-        unbiased: bool | None = None,
-        keepdim: bool = False,
-        *,
-        correction: float = 1,
-        axis: Axis = None,
-        keepdims: bool = False,
-    ) -> Tensor:
-        """Square root of the variance, see `var`."""
-        keep = keepdim or keepdims
-        return _reduced(
-            reductions.std, self, dim, axis, keep, correction=_correction(unbiased, correction)
-        )
-
-    def amax(
-        self, dim: Axis = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False
-    ) -> Tensor:
-        """Largest element over axes; equal ones share the gradient."""
-        return _reduced(reductions.max, self, dim, axis, keepdim or keepdims)
-
-    def amin(
-        self, dim: Axis = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False
-    ) -> Tensor:
-        """Smallest element over axes; equal ones share the gradient."""
-        return _reduced(reductions.min, self, dim, axis, keepdim or keepdims)
+    sum = _method(_over_axes_in, reductions.sum)
+    prod = _method(_over_axes_in, reductions.prod)
+    mean = _method(_over_axes_in, reductions.mean)
+    var = _method(_spread, reductions.var)
+    std = _method(_spread, reductions.std)
+    amax = _method(_over_axes, reductions.max)
+    amin = _method(_over_axes, reductions.min)
+    argmax = _method(_position, reductions.argmax)
+    argmin = _method(_position, reductions.argmin)
+    all = _method(_over_axes, reductions.all)
+    any = _method(_over_axes, reductions.any)
+    logsumexp = _method(_over_axes, activation.logsumexp)
+    softmax = _method(_along_last, activation.softmax)
+    log_softmax = _method(_along_last, activation.log_softmax)
 
     @overload
     def max(self, dim: None = None, keepdim: bool = False) -> Tensor: ...
@@ -173,11 +184,19 @@ class Reductions:
     def max(self, dim: int, keepdim: bool = False) -> Extremum: ...
     @overload
     def max(self, *, axis: int, keepdim: bool = False, keepdims: bool = False) -> Extremum: ...
+    @public
     def max(
         self, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
     ) -> Any:
-        """Largest element; along an axis `values` and `indices`; elementwise with a Tensor."""
-        return _extremum("max", self, dim, axis, keepdim or keepdims)
+        """Largest element; along an axis `values` and `indices`; elementwise with a Tensor.
+
+        The type stays, indices are int64. Raises `ShapeError` where there are no elements. See `tracer.max`,
+        which gives values alone.
+
+        >>> tracer.tensor([[1, 5], [7, 0]]).max(dim=1)
+        Extremum(values=tensor([5, 7]), indices=tensor([1, 0]))
+        """
+        return _extremum(_LARGEST, self, dim, axis, keepdim or keepdims)
 
     @overload
     def min(self, dim: None = None, keepdim: bool = False) -> Tensor: ...
@@ -187,62 +206,33 @@ class Reductions:
     def min(self, dim: int, keepdim: bool = False) -> Extremum: ...
     @overload
     def min(self, *, axis: int, keepdim: bool = False, keepdims: bool = False) -> Extremum: ...
+    @public
     def min(
         self, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
     ) -> Any:
-        """Smallest element; along an axis `values` and `indices`; elementwise with a Tensor."""
-        return _extremum("min", self, dim, axis, keepdim or keepdims)
+        """Smallest element; along an axis `values` and `indices`; elementwise with a Tensor.
 
-    def argmax(
-        self,
-        dim: int | None = None,
-        keepdim: bool = False,
-        *,
-        axis: int | None = None,
-        keepdims: bool = False,
-    ) -> Tensor:
-        """Position of the largest element, in row-major order or along an axis."""
-        return _reduced(reductions.argmax, self, dim, axis, keepdim or keepdims)
+        The type stays, indices are int64. Raises `ShapeError` where there are no elements. See `tracer.min`,
+        which gives values alone.
 
-    def argmin(
-        self,
-        dim: int | None = None,
-        keepdim: bool = False,
-        *,
-        axis: int | None = None,
-        keepdims: bool = False,
-    ) -> Tensor:
-        """Position of the smallest element, in row-major order or along an axis."""
-        return _reduced(reductions.argmin, self, dim, axis, keepdim or keepdims)
+        >>> tracer.tensor([[1, 5], [7, 0]]).min(dim=1)
+        Extremum(values=tensor([1, 0]), indices=tensor([0, 1]))
+        """
+        return _extremum(_SMALLEST, self, dim, axis, keepdim or keepdims)
 
-    def all(
-        self, dim: Axis = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False
-    ) -> Tensor:
-        """Whether all elements over axes are not 0."""
-        return _reduced(reductions.all, self, dim, axis, keepdim or keepdims)
-
-    def any(
-        self, dim: Axis = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False
-    ) -> Tensor:
-        """Whether any element over axes is not 0."""
-        return _reduced(reductions.any, self, dim, axis, keepdim or keepdims)
-
+    @public
     def count_nonzero(self, dim: Axis = None, *, axis: Axis = None) -> Tensor:
-        """How many elements over axes are not 0."""
+        """How many elements over axes are not 0. See `tracer.count_nonzero`."""
         return _reduced(reductions.count_nonzero, self, dim, axis, False)
 
+    @public
     def cumsum(
         self, dim: int | None = None, *, dtype: Any = None, axis: int | None = None
     ) -> Tensor:
-        """The sum of all elements up to each one along an axis."""
-        return _cumulative(self, dim, axis, dtype)
+        """The sum of all elements up to each one along an axis. See `tracer.cumulative_sum`."""
+        return reductions.cumulative_sum(self, axis_of(dim, axis), dtype)
 
-    def logsumexp(
-        self, dim: Axis = None, keepdim: bool = False, *, axis: Axis = None, keepdims: bool = False
-    ) -> Tensor:
-        """log(sum(exp(x))) over axes."""
-        return _reduced(activation.logsumexp, self, dim, axis, keepdim or keepdims)
-
+    @public
     def norm(
         self,
         p: Any = 2,
@@ -252,45 +242,27 @@ class Reductions:
         axis: Axis = None,
         keepdims: bool = False,
     ) -> Tensor:
-        """(sum |x|**p)**(1/p) over axes; "fro" is 2."""
+        """(sum |x|**p)**(1/p) over axes; "fro" is 2. See `tracer.vector_norm`.
+
+        >>> tracer.tensor([3.0, 4.0]).norm()
+        tensor(5.)
+        """
         order = (
             {"fro": 2.0, "inf": math.inf, "-inf": -math.inf}.get(p, p) if isinstance(p, str) else p
         )
         return _reduced(reductions.vector_norm, self, dim, axis, keepdim or keepdims, ord=order)
 
-    def softmax(
-        self, dim: int | None = None, *, axis: int | None = None, dtype: Any = None
-    ) -> Tensor:
-        """exp(x) over its sum along an axis, the last one unless told otherwise."""
-        return _along(activation.softmax, self, dim, axis, dtype)
-
-    def log_softmax(
-        self, dim: int | None = None, *, axis: int | None = None, dtype: Any = None
-    ) -> Tensor:
-        """Logarithm of softmax along an axis, the last one unless told otherwise."""
-        return _along(activation.log_softmax, self, dim, axis, dtype)
-
     def nonzero(self, as_tuple: bool = False) -> Any:
-        """Where elements are not 0.
+        """Where elements are not 0, as int64. See `tracer.nonzero`.
 
         A row of indices for each, or with `as_tuple` one Tensor for each axis.
+
+        >>> tracer.tensor([[0, 5], [7, 0]]).nonzero()
+        tensor([[0, 1],
+                [1, 0]])
         """
         places = nonzero(self)
         return places if as_tuple else stack(list(places), axis=1)
-
-
-@public
-def _cumulative(x: Any, dim: Any, axis: Any, dtype: Any) -> Tensor:
-    return reductions.cumulative_sum(x, axis_of(dim, axis), dtype)
-
-
-@public
-def _along(function: Any, x: Any, dim: Any, axis: Any, dtype: Any) -> Tensor:
-    chosen = axis_of(dim, axis)
-    if dtype is not None:
-        x = astype(x, dtype_name(dtype), copy=False)
-    result: Tensor = function(x, axis=-1 if chosen is None else chosen)
-    return result
 
 
 class Products:
@@ -302,38 +274,41 @@ class Products:
     outer = linear_algebra.outer
 
     def dot(self, other: Any) -> Tensor:
-        """Sum of products of two vectors."""
-        return _product(self, other, (1, 1), "dot")
+        """Sum of products of two vectors. Raises `ShapeError` for other shapes. See `tracer.dot`.
+
+        >>> tracer.tensor([1, 2]).dot([3, 4])
+        tensor(11)
+        """
+        return _product("dot", 1, 1, self, other)
 
     def mm(self, mat2: Any) -> Tensor:
-        """Product of two matrices."""
-        return _product(self, mat2, (2, 2), "mm")
+        """Product of two matrices. Raises `ShapeError` for other shapes. See `tracer.matmul`."""
+        return _product("mm", 2, 2, self, mat2)
 
     def mv(self, vec: Any) -> Tensor:
-        """Product of a matrix and a vector."""
-        return _product(self, vec, (2, 1), "mv")
+        """Product of a matrix and a vector. Raises `ShapeError` for other shapes. See `tracer.matmul`."""
+        return _product("mv", 2, 1, self, vec)
 
     def bmm(self, mat2: Any) -> Tensor:
-        """Products of two batches of matrices."""
-        return _product(self, mat2, (3, 3), "bmm")
+        """Products of two batches of matrices. Raises `ShapeError` for other shapes. See `tracer.matmul`."""
+        return _product("bmm", 3, 3, self, mat2)
 
     def addmm(self, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        """Beta * self + alpha * mat1 @ mat2."""
-        product = _product(mat1, mat2, (2, 2), "addmm")
-        if not (isinstance(alpha, int | float) and alpha == 1):
-            product = arithmetic.multiply(product, alpha)
-        bias = (
-            self if isinstance(beta, int | float) and beta == 1 else arithmetic.multiply(self, beta)
-        )
-        return arithmetic.add(product, bias)
+        """beta * self + alpha * mat1 @ mat2, of matrices; self is broadcast. See `tracer.matmul`.
+
+        >>> tracer.tensor([10, 20]).addmm([[1, 2]], [[1, 0], [0, 1]])
+        tensor([[11, 22]])
+        """
+        product = _product("addmm", 2, 2, mat1, mat2)
+        return arithmetic.add(times(alpha, product), times(beta, self))
 
 
 @public
-def _product(x: Any, y: Any, ranks: tuple[int, int], name: str) -> Tensor:
+def _product(name: str, rank1: int, rank2: int, x: Any, y: Any) -> Tensor:
     x, y = as_tensor(x), as_tensor(y)
-    if (x.ndim, y.ndim) != ranks:
+    if (x.ndim, y.ndim) != (rank1, rank2):
         raise ShapeError(
-            f"{name} takes operands of {ranks[0]} and {ranks[1]} axes, got {short(x.type)} and "
+            f"{name} takes operands of {rank1} and {rank2} axes, got {short(x.type)} and "
             f"{short(y.type)}; use matmul"
         )
     return linear_algebra.matmul(x, y)

@@ -9,7 +9,13 @@ from tracer.tensors.tensor import Tensor
 
 
 class ReLU(Module):
-    """max(x, 0)."""
+    """max(x, 0).
+
+    Element by element; see `tracer.relu`.
+
+    >>> tracer.nn.ReLU()(tracer.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -17,7 +23,13 @@ class ReLU(Module):
 
 
 class ReLU6(Module):
-    """x limited to 0 and 6."""
+    """x limited to 0 and 6.
+
+    Element by element; see `tracer.nn.functional.relu6`.
+
+    >>> tracer.nn.ReLU6()(tracer.tensor([-1.0, 7.0]))
+    tensor([0., 6.])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -25,7 +37,13 @@ class ReLU6(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Element by element; see `tracer.sigmoid`.
+
+    >>> tracer.nn.Sigmoid()(tracer.tensor([0.0]))
+    tensor([0.5])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -33,7 +51,13 @@ class Sigmoid(Module):
 
 
 class LogSigmoid(Module):
-    """The logarithm of sigmoid, without overflow."""
+    """The logarithm of sigmoid, without overflow.
+
+    Element by element; see `tracer.nn.functional.logsigmoid`.
+
+    >>> tracer.nn.LogSigmoid()(tracer.tensor([0.0, -100.0]))
+    tensor([  -0.6931472, -100.       ])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -41,7 +65,13 @@ class LogSigmoid(Module):
 
 
 class Tanh(Module):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Element by element; see `tracer.tanh`.
+
+    >>> tracer.nn.Tanh()(tracer.tensor([0.0, 1.0]))
+    tensor([0.       , 0.7615942])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -49,7 +79,13 @@ class Tanh(Module):
 
 
 class SiLU(Module):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    Element by element; see `tracer.silu`.
+
+    >>> tracer.nn.SiLU()(tracer.tensor([-1.0, 1.0]))
+    tensor([-0.26894143,  0.7310586 ])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -57,7 +93,13 @@ class SiLU(Module):
 
 
 class Mish(Module):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    Element by element; see `tracer.mish`.
+
+    >>> tracer.nn.Mish()(tracer.tensor([0.0, 1.0]))
+    tensor([0.       , 0.8650984])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -65,7 +107,13 @@ class Mish(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)).
+
+    Element by element; see `tracer.softplus`.
+
+    >>> tracer.nn.Softplus()(tracer.tensor([0.0, 100.0]))
+    tensor([  0.6931472, 100.       ])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -73,7 +121,13 @@ class Softplus(Module):
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    Element by element; see `tracer.softsign`.
+
+    >>> tracer.nn.Softsign()(tracer.tensor([1.0, -3.0]))
+    tensor([ 0.5 , -0.75])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -83,7 +137,12 @@ class Softsign(Module):
 class SELU(Module):
     """Scaled ELU, whose constants keep mean 0 and variance 1.
 
+    Element by element; see `tracer.selu`.
+
     Reference: Klambauer et al., "Self-Normalizing Neural Networks", NeurIPS 2017.
+
+    >>> tracer.nn.SELU()(tracer.tensor([-1.0, 1.0]))
+    tensor([-1.1113307,  1.050701 ])
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -92,7 +151,13 @@ class SELU(Module):
 
 
 class Hardsigmoid(Module):
-    """x / 6 + 1 / 2, limited to 0 and 1."""
+    """x / 6 + 1 / 2, limited to 0 and 1.
+
+    Element by element; see `tracer.hard_sigmoid`.
+
+    >>> tracer.nn.Hardsigmoid()(tracer.tensor([-6.0, 0.0, 6.0]))
+    tensor([0. , 0.5, 1. ])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -100,7 +165,13 @@ class Hardsigmoid(Module):
 
 
 class Hardswish(Module):
-    """x * hardsigmoid(x)."""
+    """x * hardsigmoid(x).
+
+    Element by element; see `tracer.hard_swish`.
+
+    >>> tracer.nn.Hardswish()(tracer.tensor([-6.0, 1.5, 6.0]))
+    tensor([-0.   ,  1.125,  6.   ])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Element by element."""
@@ -110,9 +181,13 @@ class Hardswish(Module):
 class GELU(Module):
     """x times the normal distribution function at x.
 
-    `approximate="tanh"` for the usual approximation of it.
+    Element by element; `approximate="tanh"` for the usual approximation of it. Raises `ArgumentError`
+    for another one.
 
     Reference: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
+
+    >>> tracer.nn.GELU()(tracer.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.15865526,  0.        ,  0.8413448 ])
     """
 
     def __init__(self, approximate: str = "none") -> None:
@@ -131,7 +206,13 @@ class GELU(Module):
 
 
 class ELU(Module):
-    """x for x > 0, alpha * (exp(x) - 1) below."""
+    """x for x > 0, alpha * (exp(x) - 1) below.
+
+    Element by element; see `tracer.elu`.
+
+    >>> tracer.nn.ELU()(tracer.tensor([-1.0, 2.0]))
+    tensor([-0.63212055,  2.        ])
+    """
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
@@ -147,7 +228,13 @@ class ELU(Module):
 
 
 class LeakyReLU(Module):
-    """x for x > 0, negative_slope * x below."""
+    """x for x > 0, negative_slope * x below.
+
+    Element by element; see `tracer.leaky_relu`.
+
+    >>> tracer.nn.LeakyReLU()(tracer.tensor([-1.0, 2.0]))
+    tensor([-0.01,  2.  ])
+    """
 
     def __init__(self, negative_slope: float = 0.01) -> None:
         super().__init__()
@@ -163,7 +250,13 @@ class LeakyReLU(Module):
 
 
 class Hardtanh(Module):
-    """x limited to min_val and max_val."""
+    """x limited to min_val and max_val.
+
+    Element by element. Raises `ArgumentError` unless min_val is below max_val.
+
+    >>> tracer.nn.Hardtanh()(tracer.tensor([-6.0, 0.5, 6.0]))
+    tensor([-1. ,  0.5,  1. ])
+    """
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
         super().__init__()
@@ -181,7 +274,13 @@ class Hardtanh(Module):
 
 
 class Softmax(Module):
-    """Exponentials that sum to 1 over an axis."""
+    """Exponentials that sum to 1 over an axis.
+
+    The shape stays; see `tracer.softmax`.
+
+    >>> tracer.nn.Softmax()(tracer.tensor([0.0, 0.0]))
+    tensor([0.5, 0.5])
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -197,7 +296,13 @@ class Softmax(Module):
 
 
 class LogSoftmax(Softmax):
-    """The logarithm of softmax, computed without its underflow."""
+    """The logarithm of softmax, computed without its underflow.
+
+    The shape stays; see `tracer.log_softmax`.
+
+    >>> tracer.nn.LogSoftmax()(tracer.tensor([0.0, 0.0]))
+    tensor([-0.6931472, -0.6931472])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""

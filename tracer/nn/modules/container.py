@@ -78,7 +78,14 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Modules applied one after the other. Takes modules, or one dict of names and modules."""
+    """Modules applied one after the other. Takes modules, or one dict of names and modules.
+
+    Raises `ArgumentError` for what is no module.
+
+    >>> model = tracer.nn.Sequential(tracer.nn.Linear(3, 4), tracer.nn.Tanh(), tracer.nn.Linear(4, 1))
+    >>> model(tracer.zeros((2, 3))).shape, len(model)
+    ((2, 1), 3)
+    """
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -100,7 +107,14 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules, which are registered. It has no forward: call the modules in it."""
+    """A list of modules, which are registered. It has no forward: call the modules in it.
+
+    Raises `ArgumentError` for what is no module.
+
+    >>> layers = tracer.nn.ModuleList([tracer.nn.Linear(2, 2), tracer.nn.ReLU()])
+    >>> len(layers), len(list(layers.parameters()))
+    (2, 2)
+    """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
@@ -118,7 +132,14 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """A dict of modules, which are registered. It has no forward: call the modules in it."""
+    """A dict of modules, which are registered. It has no forward: call the modules in it.
+
+    Raises `ArgumentError` for what is no module.
+
+    >>> layers = tracer.nn.ModuleDict({"first": tracer.nn.ReLU()})
+    >>> layers["first"](tracer.tensor(-1.0))
+    tensor(0.)
+    """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()

@@ -17,7 +17,12 @@ class Linear(Module):
     """x @ weight.T + bias over the last axis.
 
     `weight`: (out_features, in_features), `bias`: (out_features,), both at first uniform in
-    +-1/sqrt(in_features).
+    +-1/sqrt(in_features). An input of shape (..., in_features) gives (..., out_features). Raises
+    `ShapeError` for another last axis.
+
+    >>> layer = tracer.nn.Linear(3, 4)
+    >>> layer(tracer.zeros((2, 3))).shape, layer.weight.shape
+    ((2, 4), (4, 3))
     """
 
     def __init__(

@@ -29,7 +29,13 @@ class _Loss(Module):
 
 
 class MSELoss(_Loss):
-    """(x - y) squared."""
+    """Mean (or sum) of (x - y) squared.
+
+    Both have one shape and floats; the mean is 0-d. See `tracer.nn.functional.mse_loss`.
+
+    >>> tracer.nn.MSELoss()(tracer.tensor([1.0, 3.0]), tracer.zeros(2))
+    tensor(5.)
+    """
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
         """A 0-d Tensor unless the reduction is none."""
@@ -37,7 +43,13 @@ class MSELoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|x - y|."""
+    """Mean (or sum) of |x - y|.
+
+    Both have one shape and floats; the mean is 0-d. See `tracer.nn.functional.l1_loss`.
+
+    >>> tracer.nn.L1Loss()(tracer.tensor([1.0, 4.0]), tracer.zeros(2))
+    tensor(2.5)
+    """
 
     def forward(self, input: Tensor, target: Any) -> Tensor:
         """A 0-d Tensor unless the reduction is none."""
@@ -45,7 +57,13 @@ class L1Loss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic below beta, linear above."""
+    """Quadratic below beta, linear above.
+
+    Input and target have one shape and floats; the mean is 0-d. See `tracer.nn.functional.smooth_l1_loss`.
+
+    >>> tracer.nn.SmoothL1Loss()(tracer.tensor([0.5, 3.0]), tracer.zeros(2))
+    tensor(1.3125)
+    """
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -57,7 +75,13 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Quadratic up to delta, linear above."""
+    """Quadratic up to delta, linear above.
+
+    Input and target have one shape and floats; the mean is 0-d. See `tracer.nn.functional.huber_loss`.
+
+    >>> tracer.nn.HuberLoss()(tracer.tensor([0.5, 3.0]), tracer.zeros(2))
+    tensor(1.3125)
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
@@ -69,7 +93,14 @@ class HuberLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """Divergence of distributions, from log-probabilities; reduction "batchmean" is the usual."""
+    """Divergence of distributions, from log-probabilities; reduction "batchmean" is the usual.
+
+    Input and target have one shape and floats. See `tracer.nn.functional.kl_div`.
+
+    >>> half = tracer.tensor([[0.5, 0.5]])
+    >>> tracer.nn.KLDivLoss(reduction="batchmean")(tracer.log(half), half)
+    tensor(0.)
+    """
 
     _reductions = ("mean", "sum", "none", "batchmean")
 
@@ -83,7 +114,13 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_Loss):
-    """Binary cross-entropy of probabilities; `weight` is a factor for each element."""
+    """Binary cross-entropy of probabilities; `weight` is a factor for each element.
+
+    Input and target have one shape and floats; the mean is 0-d. See `tracer.nn.functional.binary_cross_entropy`.
+
+    >>> tracer.nn.BCELoss()(tracer.tensor([0.5, 0.5]), tracer.tensor([1.0, 0.0]))
+    tensor(0.6931472)
+    """
 
     def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
@@ -98,6 +135,11 @@ class BCEWithLogitsLoss(_Loss):
     """Binary cross-entropy of logits.
 
     `weight` is a factor for each element, `pos_weight` one for targets of 1.
+
+    Input and target have one shape and floats; the mean is 0-d. See `tracer.nn.functional.binary_cross_entropy_with_logits`.
+
+    >>> tracer.nn.BCEWithLogitsLoss()(tracer.tensor([0.0, 0.0]), tracer.tensor([1.0, 0.0]))
+    tensor(0.6931472)
     """
 
     def __init__(
@@ -121,6 +163,12 @@ class NLLLoss(_Loss):
     """Minus the log-probability of the target class, from log-probabilities.
 
     `weight`: a factor for each class. `ignore_index`: a target that counts for nothing.
+
+    Log-probabilities are floats of shape (N, C, ...), classes integers of shape (N, ...); the mean is
+    0-d. See `tracer.nn.functional.nll_loss`, for the errors too.
+
+    >>> tracer.nn.NLLLoss()(tracer.tensor([[-1.0, -2.0]]), tracer.tensor([1]))
+    tensor(2.)
     """
 
     def __init__(
@@ -146,6 +194,12 @@ class CrossEntropyLoss(_Loss):
 
     `weight`: a factor for each class. `ignore_index`: a target that counts for nothing.
     `label_smoothing`: the share of the target that all classes get alike.
+
+    Logits are floats of shape (N, C, ...), classes integers of shape (N, ...); the mean is 0-d. See
+    `tracer.nn.functional.cross_entropy`, for the errors too.
+
+    >>> tracer.nn.CrossEntropyLoss()(tracer.zeros((2, 4)), tracer.tensor([3, 0]))
+    tensor(1.3862944)
     """
 
     def __init__(

@@ -16,9 +16,14 @@ from tracer.tensors.tensor import Tensor
 class LayerNorm(Module):
     """(x - mean) / sqrt(variance + eps) * weight + bias, over the last axes.
 
-    These have `normalized_shape`. `elementwise_affine` False: neither weight nor bias.
+    weight and bias have the shape `normalized_shape`, which the last axes of the input have too; the
+    result is like the input. `elementwise_affine` False: neither weight nor bias. Raises `ShapeError`
+    for an input with other last axes.
 
     Reference: Ba, Kiros and Hinton, "Layer Normalization", 2016.
+
+    >>> tracer.nn.LayerNorm(3)(tracer.tensor([[1.0, 2.0, 3.0]])).sum().item()
+    0.0
     """
 
     def __init__(
@@ -51,9 +56,14 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """x / sqrt(mean(x * x) + eps) * weight, over the last axes.
 
-    These have `normalized_shape`. eps None: the element type's epsilon.
+    weight has the shape `normalized_shape`, which the last axes of the input have too; the result is
+    like the input. eps None: the element type's epsilon. Raises `ShapeError` for an input with other
+    last axes.
 
     Reference: Zhang and Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019.
+
+    >>> tracer.nn.RMSNorm(2, eps=0.0)(tracer.tensor([3.0, 4.0]))
+    tensor([0.84852815, 1.1313709 ], requires_grad=True)
     """
 
     def __init__(

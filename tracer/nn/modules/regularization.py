@@ -12,10 +12,15 @@ from tracer.tensors.tensor import Tensor
 class Dropout(Module):
     """In training each element is zero with probability p, and the others are divided by 1 - p.
 
-    In evaluation the input is the result. Which elements are zero, the default generator decides
-    anew at each call, in a compiled program too, with the same bits as without.
+    Shape and type stay; in evaluation the input is the result. Which elements are zero, the default
+    generator decides anew at each call, in a compiled program too, with the same bits as without.
+    Raises `ArgumentError` for a p outside 0 to 1.
 
     Reference: Srivastava et al., "Dropout", JMLR 2014.
+
+    >>> layer = tracer.nn.Dropout(0.5)
+    >>> layer.eval()(tracer.ones(3))
+    tensor([1., 1., 1.])
     """
 
     def __init__(self, p: float = 0.5) -> None:

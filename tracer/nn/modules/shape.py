@@ -15,7 +15,11 @@ from tracer.tensors.tensor import Tensor
 
 
 class Identity(Module):
-    """Its first argument; takes and ignores any others, also where it is made."""
+    """Its first argument; takes and ignores any others, also where it is made.
+
+    >>> tracer.nn.Identity()(tracer.ones(2))
+    tensor([1., 1.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -26,7 +30,13 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Axes start_dim to end_dim made one."""
+    """Axes start_dim to end_dim made one.
+
+    By default all but the first, which counts examples. The type stays.
+
+    >>> tracer.nn.Flatten()(tracer.zeros((2, 3, 4))).shape
+    (2, 12)
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -55,7 +65,13 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """An axis made several of the given sizes, one of which may be -1."""
+    """An axis made several of the given sizes, one of which may be -1.
+
+    The type stays. Raises `ShapeError` where the sizes do not fit the axis.
+
+    >>> tracer.nn.Unflatten(1, (2, -1))(tracer.zeros((5, 6))).shape
+    (5, 2, 3)
+    """
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()

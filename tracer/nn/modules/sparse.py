@@ -19,8 +19,12 @@ from tracer.tensors.tensor import Tensor
 class Embedding(Module):
     """A vector of `embedding_dim` numbers for each of `num_embeddings` integers.
 
-    They are normal at first. `padding_idx`: an integer whose vector is zero and gets no gradient.
-    An index out of range raises `BoundsError`, compiled too, before any state changes.
+    Integers of any shape give floats of shape (*shape, embedding_dim). The vectors are normal at first.
+    `padding_idx`: an integer whose vector is zero and gets no gradient. An index out of range raises
+    `BoundsError`, compiled too, before any state changes.
+
+    >>> tracer.nn.Embedding(10, 3)(tracer.tensor([[1, 2], [3, 4]])).shape
+    (2, 2, 3)
     """
 
     def __init__(

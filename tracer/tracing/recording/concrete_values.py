@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracer.dispatch.eager import EAGER, compute
-from tracer.ir.graph import Graph, Node, Value
+from tracer.ir.graph import Graph, Node, Value, producers
 from tracer.ir.interpreter import interpret
 from tracer.tensors.modes import interpreted_by
 
@@ -40,21 +40,16 @@ class Evaluation:
         return result
 
     def _evaluate(self, value: Value) -> None:
-        known, stack = self._known, [value]
-        while stack:
-            v = stack[-1]
-            node = None if v in known else self._made(v)
-            if v in known:
-                stack.pop()
-            elif node is None:
-                self._keep(v, self._outside(v))
-            else:
-                missing = [u for u in node.inputs if u not in known]
-                stack.extend(missing)
-                if not missing:
-                    arrays = [known[u] for u in node.inputs]
-                    for u, array in zip(node.outputs, _results(node, arrays), strict=True):
-                        self._keep(u, np.asarray(array))
+        for node in producers(value, self._made, self._known):
+            arrays = [self._elements(v) for v in node.inputs]
+            for v, array in zip(node.outputs, _results(node, arrays), strict=True):
+                self._keep(v, np.asarray(array))
+        self._elements(value)
+
+    def _elements(self, value: Value) -> Array:
+        if value not in self._known:
+            self._keep(value, self._outside(value))
+        return self._known[value]
 
     def _keep(self, value: Value, array: Array) -> None:
         self._known[value] = array

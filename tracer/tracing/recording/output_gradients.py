@@ -1,18 +1,21 @@
 """The backward program of what a traced function gives: gradients of its results, and of state that it changed, asked for later.
 
-Knows the recorder and the walk. Must not know what else becomes of a trace.
+Knows the recorder, the tape and how graphs are differentiated. Must not know what else becomes of a trace.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ops.errors import TraceError, TracerError
 from tracer.autograd.backward_walk import is_used_up, key_of
 from tracer.autograd.engine import cotangents_at
+from tracer.autograd.tape_graph import tape_graph
 from tracer.core.source_lines import located
-from tracer.ir.graph import Graph, Node, Value
+from tracer.ir.differentiation import differentiate, partition
+from tracer.ir.graph import Graph, GraphBuilder, Node, Value
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.recording.functionalization import Flags
 from tracer.tracing.recording.recorder import Recorder
@@ -52,10 +55,6 @@ def _written(recorder: Recorder) -> Any:
     return state, {k: id(gradient) for k, (_, gradient) in recorder.grads.items()}
 
 
-def _is_free(node: Node) -> bool:
-    return not (node.inputs or node.blocks or node.op.random)
-
-
 def result_gradients(
     recorder: Recorder,
     made: list[tuple[int, Tensor]],
@@ -65,7 +64,7 @@ def result_gradients(
     """The gradients of what a trace has made, with its numbers, with respect to what it was given, with its values.
 
     `given`: with the flags that they came with; what begins to require gradients in the trace has its history from there. `own`:
-    leaves that the trace made, which are results. The recorder's nodes are those of the forward program again afterwards.
+    leaves that the trace made, which are results.
     """
     candidates = [
         (k, as_outside(t, recorder) if came.flag is True else t)
@@ -78,19 +77,17 @@ def result_gradients(
     live = _live(made, sources)
     if not live:
         return ResultGradients()
-    forward_count = len(recorder.builder.nodes)
-    cotangents = [Tensor.of_value(Value(t.type.strong()), recorder) for _, t in live]
+    outputs = [t for _, t in live]
     if recorder.questions is not None:
         recorder.questions.closed = True  # hooks may ask
     before = _written(recorder)
     refusal: Exception | None = None
-    found: list[Tensor | None] = []
+    walked: _Backward | None = None
     try:
-        found = cotangents_at([t for _, t in live], sources, cotangents)
+        walked = _by_graph(recorder, outputs, sources) or _by_tape(recorder, outputs, sources)
     except (
         Exception
     ) as error:  # of a user's backward or hook: for the day when somebody calls backward()
-        del recorder.builder.nodes[forward_count:]
         refusal = located(error) if isinstance(error, TracerError) else error
     if _written(recorder) != before:
         raise TraceError(
@@ -98,35 +95,63 @@ def result_gradients(
             f"{recorder.builder.name}'s results are prepared: the program for backward() outside gives gradients only. Call "
             "backward() inside the traced function, where everything that it does is part of the program"
         )
-    if refusal is not None:
-        return ResultGradients(refusal=refusal.with_traceback(None))
-    backward_nodes = recorder.builder.nodes[forward_count:]
-    recorder.builder.nodes = recorder.builder.nodes[:forward_count]
-    outputs = [recorder.value_of(g) for g in found if g is not None]
-    known = {v for node in backward_nodes for v in node.outputs} | {t._value for t in cotangents}
-    needed = set(outputs)
-    kept = []
-    for node in reversed(backward_nodes):
-        if any(v in needed for v in node.outputs):
-            kept.append(node)
-            needed.update(node.inputs)
-    kept.reverse()
-    wanted = [*(v for n in kept for v in n.inputs), *outputs]
-    # what takes no operands, such as a constant, is computed again rather than handed over
-    makers = {recorder.made[v]: None for v in wanted if v in recorder.made and v not in known}
-    free = [node for node in makers if _is_free(node)]
-    known.update(v for node in free for v in node.outputs)
-    kept = [*free, *kept]
-    residuals = list(dict.fromkeys(v for v in wanted if v not in known))
-    heads = [recorder.value_of(t) for t in cotangents]
-    name = f"{recorder.builder.name}.backward"
+    if walked is None:
+        return ResultGradients(refusal=refusal and refusal.with_traceback(None))
+    graph, residuals = partition(
+        walked.nodes,
+        walked.cotangents,
+        [g for g in walked.gradients if g is not None],
+        recorder.made.get,
+        f"{recorder.builder.name}.backward",
+    )
+    found = [g is not None for g in walked.gradients]
     return ResultGradients(
-        Graph((*residuals, *heads), tuple(kept), tuple(outputs), name=name),
+        graph,
         residuals,
-        [k for (k, _), g in zip(candidates, found, strict=False) if g is not None],
-        [k for (k, _), g in zip(own, found[len(candidates) :], strict=True) if g is not None],
+        [k for (k, _), given in zip(candidates, found, strict=False) if given],
+        [k for (k, _), given in zip(own, found[len(candidates) :], strict=True) if given],
         [k for k, _ in live],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """Nodes that read the trace's values, and compute gradients of sources, None where there is none, from cotangents."""
+
+    nodes: Sequence[Node]
+    cotangents: Sequence[Value]
+    gradients: Sequence[Value | None]
+
+
+def _by_graph(
+    recorder: Recorder, outputs: Sequence[Tensor], sources: Sequence[Tensor]
+) -> _Backward | None:
+    """By `differentiate`, where what is on the tape is a graph."""
+    found = tape_graph(outputs, sources, recorder.history_start)
+    if found is None:
+        return None
+    graph, recorded = found
+    halves = differentiate(graph, range(len(sources)), materialize_grads=False)
+    builder = GraphBuilder()
+    cotangents = [Value(t.type.strong()) for t in outputs]
+    residuals = [recorded[v] for v in halves.backward.inputs[: -len(cotangents)]]
+    gradients = builder.inline(halves.backward, (*residuals, *cotangents))
+    of_source = dict(zip(halves.wrt, gradients, strict=True))
+    return _Backward(builder.nodes, cotangents, [of_source.get(k) for k in range(len(sources))])
+
+
+def _by_tape(recorder: Recorder, outputs: Sequence[Tensor], sources: Sequence[Tensor]) -> _Backward:
+    """By a walk over the tape, which runs hooks and backwards in Python, recorded apart from the forward program."""
+    cotangents = [Tensor.of_value(Value(t.type.strong()), recorder) for t in outputs]
+    forward, recorder.builder = recorder.builder, GraphBuilder(recorder.builder.name)
+    try:
+        found = cotangents_at(outputs, sources, cotangents)
+        gradients = [None if g is None else recorder.value_of(g) for g in found]
+        return _Backward(
+            recorder.builder.nodes, [recorder.value_of(t) for t in cotangents], gradients
+        )
+    finally:
+        recorder.builder = forward
 
 
 def _live(made: list[tuple[int, Tensor]], inputs: list[Tensor]) -> list[tuple[int, Tensor]]:

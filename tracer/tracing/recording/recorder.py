@@ -18,8 +18,8 @@ from ops.errors import TraceError
 from ops.operator import ArrayData, Attributes, Operator, lookup
 from ops.types import Type, dtype_name, numpy_dtype, short
 from tracer.autograd.compiled_backward import replay
+from tracer.autograd.gradient_node import next_sequence
 from tracer.autograd.hooks import RemovableHandle
-from tracer.autograd.tape import next_sequence
 from tracer.core.source_lines import located, user_line
 from tracer.dispatch.apply import BUILDER, apply_operator
 from tracer.dispatch.eager import EAGER

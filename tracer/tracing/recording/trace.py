@@ -13,7 +13,7 @@ import numpy as np
 import optree
 
 from ops.errors import TraceError
-from tracer.autograd.compiled_backward import Outside as IncomingHistory
+from tracer.autograd.compiled_backward import IncomingHistory
 from tracer.ir.graph import Value
 from tracer.tensors.modes import MODES, Flag, Untracked
 from tracer.tensors.tensor import Tensor
