@@ -143,7 +143,7 @@ class CompiledTrace:
         """
         executable = self.executable
         assert isinstance(executable, StagedExecutable)
-        found = executable.decide(self._inputs(leaves), self.observed, agreed)
+        found = executable.decide(self.recorded.current_inputs(leaves), self.observed, agreed)
         return self.side_exit(found) if isinstance(found, FailedGuard) else found
 
     def side_exit(self, failed: FailedGuard) -> SideExit:
@@ -158,13 +158,6 @@ class CompiledTrace:
         return None if failed is None else self.side_exit(failed)
 
     # ---- running
-    def _inputs(self, leaves: Sequence[Any]) -> list[Any]:
-        recorded = self.recorded
-        inputs: list[Any] = [c.current(leaves) for c in recorded.captures]
-        inputs += [s.container[s.key] for s in recorded.scalars]
-        inputs += [leaves[k] for k in recorded.argument_leaves]
-        return inputs
-
     def run(self, leaves: Sequence[Any], early: list[list[Tensor]] | None = None) -> Any:
         """Run the program on argument leaves and do what the trace did: outputs, state, gradients.
 
@@ -173,7 +166,7 @@ class CompiledTrace:
         recorded, outputs = self.recorded, self.recorded.outputs
         for leaf in recorded.recorded_changes:
             require_history(leaves[leaf])
-        inputs = self._inputs(leaves)
+        inputs = recorded.current_inputs(leaves)
         results = self._compute(inputs, early)
         self._note_changes(leaves, results)
         for leaf in recorded.leaf_results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,13 @@ class TraceResult:
     replaced: list[Any] = field(default_factory=list)
     followed: list[Tensor] = field(default_factory=list)  # state that is read from its place
     assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
+
+    def current_inputs(self, leaves: Sequence[Any]) -> list[Any]:
+        """What the graph's inputs are in a call with these argument leaves, part by part as `inputs` numbers them."""
+        found: list[Any] = [capture.current(leaves) for capture in self.captures]
+        found += [scalar.container[scalar.key] for scalar in self.scalars]
+        found += [leaves[k] for k in self.argument_leaves]
+        return found
 
     @property
     def input_of_leaf(self) -> dict[int, int]:
