@@ -76,8 +76,8 @@ def _measure(
 ) -> tuple[float, float, float, str]:
     import numpy as np
 
-    from codegen.gemm import Layout, Problem, plan
-    from codegen.gemm.execute import program_rows
+    from codegen.gemm import MatrixStrides, Problem, plan
+    from codegen.runtime.library import program_rows
     from codegen.runtime.program import Program, Slot
 
     rng = np.random.default_rng(0)
@@ -87,13 +87,13 @@ def _measure(
         array = rng.standard_normal((*batch, *shape)).astype(dtype)
         return array if order == "C" else array.swapaxes(-1, -2)
 
-    def layout(array: Any) -> Layout:
+    def strides(array: Any) -> MatrixStrides:
         *outer, row, column = (s // array.itemsize for s in array.strides)
-        return Layout(row, column, tuple(outer))
+        return MatrixStrides(row, column, tuple(outer))
 
     a, b = matrix(m, k, orders[0]), matrix(k, n, orders[1])
     c, d = np.empty((2, *batch, m, n), dtype)
-    made = plan(Problem(m, n, k, dtype, layout(a), layout(b), layout(c), batch))
+    made = plan(Problem(m, n, k, dtype, strides(a), strides(b), strides(c), batch))
     workspace = np.empty(made.workspace + 64, np.uint8)
     slots: Any = {name: Slot(i) for i, name in enumerate(("a", "b", "c", "workspace"))}
     addresses = [x.ctypes.data for x in (a, b, c)] + [

@@ -81,6 +81,15 @@ class Reduction:
     positions: bool = False
 
 
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a row-major array."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
 @dataclass(frozen=True, slots=True)
 class Strided:
     """How a value lies in a buffer: sizes, strides and offset in elements."""
@@ -88,6 +97,11 @@ class Strided:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
+
+    @staticmethod
+    def row_major(shape: tuple[Any, ...]) -> Strided:
+        """A value that has a buffer for itself."""
+        return Strided(shape, contiguous_strides(shape))
 
     @property
     def is_row_major(self) -> bool:

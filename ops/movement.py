@@ -15,21 +15,12 @@ from typing import Any
 import numpy as np
 
 from ops import dims
-from ops.compute import Attributes, Strided, View
+from ops.compute import Attributes, Strided, View, contiguous_strides
 from ops.errors import ShapeError
 from ops.operator import Application, ErrorSample, Input, Ints, Sample, Sizes, operator
 from ops.types import Type, broadcast_shapes, normalize_axes, short
 
 Array = np.ndarray[Any, Any]
-
-
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a row-major array."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def _reshape_type(x: Type, *, shape: Sizes) -> Type:

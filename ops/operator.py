@@ -24,7 +24,21 @@ from ops.attributes import Floats as Floats
 from ops.attributes import Ints as Ints
 from ops.attributes import Sizes as Sizes
 from ops.building import RuleBuilder as RuleBuilder
-from ops.compute import Composite, Compute, Control, View
+from ops.compute import (
+    Composite,
+    Compute,
+    Concatenation,
+    Constant,
+    Contraction,
+    Control,
+    Gather,
+    Reduction,
+    Replacement,
+    Scalar,
+    Scatter,
+    Size,
+    View,
+)
 from ops.errors import ArgumentError, ShapeError, TracerError
 from ops.types import DTYPES, Type, short
 
@@ -66,6 +80,22 @@ class Application:
 
 
 Rule = Callable[[Any, Application], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an application does beside giving results that follow from its operands.
+
+    `ordered`: the world outside notices. It happens as often as the program says and in the program's order: passes neither drop,
+    share, repeat nor rearrange such nodes. Effects that are not ordered are carried by operands and results, as the state of a
+    generator is, and passes may treat the nodes as functions.
+    """
+
+    name: str
+    ordered: bool
+
+
+RANDOM = Effect("random numbers", ordered=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +163,30 @@ class ErrorSample:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
+# Kinds that passes and fusion rearrange; composites and blocks have the effects of what they are made of.
+_FUNCTIONS = (
+    Scalar,
+    Reduction,
+    View,
+    Gather,
+    Scatter,
+    Replacement,
+    Concatenation,
+    Contraction,
+    Composite,
+    Control,
+    Constant,
+    Size,
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Operator:
     """Everything that is known of an operator. See the modules of `ops` for the declarations.
 
     `inputs`: names; the last may be variadic (`*inputs`). `ulp`: how far compiled results may be from the reference's, in
-    units in the last place of the result type; 0 means equal bits. `dtypes`: element types of operand 0. `calls_user`: its text
-    calls functions of the user's, which run compiled in an eager call too.
+    units in the last place of the result type; 0 means equal bits. `dtypes`: element types of operand 0. `random`: its effect is
+    `RANDOM`. `calls_user`: its text calls functions of the user's. These two run compiled in an eager call too.
     """
 
     name: str
@@ -157,9 +204,26 @@ class Operator:
     errors: tuple[ErrorSample, ...]
     dtypes: tuple[str, ...]
     ulp: float
-    random: bool
+    effect: Effect | None = None
     algebra: Algebra = NONE
-    calls_user: bool = False
+    random: bool = field(init=False)
+    calls_user: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        functions = self.compute.functions if isinstance(self.compute, Scalar) else ()
+        object.__setattr__(self, "random", self.effect is RANDOM)
+        object.__setattr__(self, "calls_user", bool(functions))
+        if self.has_ordered_effect and isinstance(self.compute, _FUNCTIONS):
+            raise ValueError(
+                f"operator {self.name!r}: {self.effect.name} cannot be the effect of a "  # type: ignore[union-attr]
+                f"{type(self.compute).__name__}, which is computed as a function of its operands; "
+                "use Host, or a kind that a library computes"
+            )
+
+    @property
+    def has_ordered_effect(self) -> bool:
+        """Whether the world outside notices when it is applied."""
+        return self.effect is not None and self.effect.ordered
 
     @property
     def is_view(self) -> bool:
@@ -259,7 +323,7 @@ def operator(
     dtypes: tuple[str, ...] = DTYPES,
     ulp: float = 0,
     optional: int = 0,
-    random: bool = False,
+    effect: Effect | None = None,
     algebra: Algebra = NONE,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Declare an operator. The decorated function is its signature, documentation and meaning in NumPy.
@@ -293,7 +357,7 @@ def operator(
             errors=errors,
             dtypes=dtypes,
             ulp=ulp,
-            random=random,
+            effect=effect,
             algebra=algebra,
         )
         _TABLE[name] = record

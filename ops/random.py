@@ -17,6 +17,7 @@ from ops.compute import Attributes, Composite, Scalar
 from ops.dims import Dim, product
 from ops.errors import ArgumentError, DTypeError, ShapeError
 from ops.operator import (
+    RANDOM,
     Application,
     ErrorSample,
     Expanded,
@@ -192,7 +193,7 @@ _UINT64 = Type("uint64")
         ),
     ),
     dtypes=("uint64",),
-    random=True,
+    effect=RANDOM,
 )
 def philox_bits(key: Array, offset: Array, *, shape: Sizes, word: int, bits: int) -> Array:
     """The upper `bits` bits of one of each element's words.
@@ -264,7 +265,7 @@ _NUMBER_ERRORS = (
     samples=_NUMBERS,
     errors=_NUMBER_ERRORS,
     dtypes=("uint64",),
-    random=True,
+    effect=RANDOM,
 )
 def philox_uniform(state: Array, *, shape: Sizes, dtype: str = "float32") -> Array:
     """Numbers from 0 to below 1, each as likely as any other.
@@ -308,7 +309,7 @@ def _normal_rule(g: Any, n: Application) -> Any:
     errors=_NUMBER_ERRORS,
     dtypes=("uint64",),
     ulp=8,
-    random=True,
+    effect=RANDOM,
 )
 def philox_normal(state: Array, *, shape: Sizes, dtype: str = "float32") -> Array:
     """Numbers with the standard normal distribution, at most 6.8 in float32, 8.7 in float64.
@@ -363,7 +364,7 @@ def _advance_rule(g: Any, n: Application) -> Any:
         ErrorSample((Type("uint64", (2,)),), ArgumentError, "at least 0", {"count": -1}),
     ),
     dtypes=("uint64",),
-    random=True,
+    effect=RANDOM,
 )
 def philox_advance(state: Array, *, count: int | Dim) -> Array:
     """The state after a draw of `count` elements: the offset moved on, modulo 2**64."""

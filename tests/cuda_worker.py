@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from codegen.cpu.compile import buffer_of, partial_size
+from codegen.cpu.compile import argument_block, buffer_of, partial_size
 from codegen.cuda.compile import simulator_kernel
 from codegen.cuda.printer import cuda_text
 from codegen.spec.kernel_spec import KernelSpec, Schedule
+from codegen.vector.intrinsics import Buffer
 from tests import kernel_specs as ks
 from tests.support.finish import FINISH_SCHEDULE, finish_spec
 
@@ -39,14 +40,15 @@ def launch(
     text = cuda_text(spec, schedule)
     buffers = {n: buffer_of(a) for n, a in arrays.items()}
     strides = {o.name: ks.steps(arrays[o.name]) for o in spec.operands if o.role != "partial"}
-    integers = [sizes[n[2:]] for n in spec.size_names]
-    integers += [
-        strides[o.name][i] for o in spec.operands for i, s in enumerate(o.strides) if s is None
-    ]
-    integers += [buffers[o.name].origin for o in spec.operands if None in o.strides]
-    assert len(integers) == len(text.integers)
-    flat = [buffers[o.name].array for o in spec.operands]
-    simulator_kernel(text)[blocks, text.threads or 8](*flat, *map(np.int64, integers))
+    addresses = {n: a.ctypes.data for n, a in arrays.items()}
+    block = np.array(argument_block(spec, addresses, sizes, strides), np.int64)
+
+    def memory(address: int, dtype: np.dtype[Any]) -> Buffer:
+        """The operand there: a stray index raises."""
+        whole = next(b for n, b in buffers.items() if addresses[n] == address)
+        return Buffer(whole.array.view(dtype), whole.origin)
+
+    simulator_kernel(text, memory)[blocks, text.threads or 8](block)
 
 
 def compare(

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from codegen.cpu import compile as kernels
-from codegen.gemm import execute
 from codegen.gemm.problem import k_blocks
 from codegen.runtime import AddressOf, Slot
 from codegen.spec.kernel_spec import KernelSpec, Schedule
@@ -26,11 +25,13 @@ from codegen.vector.intrinsics import Buffer as Pointer
 from ops.compute import Contraction, Scalar
 from ops.operator import run_reference
 from ops.types import dtype_name, numpy_dtype
+from tests.support import execute_gemm as execute
 from tests.support.accuracy import difference_in_ulp
 from tests.support.plain_gemm import Memory, plain
 from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.assemble import Lowering
-from tracer.lowering.layout import Buffer
+from tracer.lowering.layout import Buffer, Layout
+from tracer.lowering.libraries import LibraryCall
 from tracer.lowering.program import Planned
 from tracer.passes import run as run_passes
 
@@ -260,12 +261,14 @@ class PlainProgram:
             }
             block = kernels.argument_block(bound.spec, pointers, bound.sizes, bound.strides)
             function = _function(repr((bound.spec, bound.schedule)), bound.spec, bound.schedule)
-            for lo, hi in self._pieces(planned.count, bound.schedule.mode):
+            count = kernels.count(bound.spec, bound.schedule, bound.sizes)
+            for lo, hi in self._pieces(count, bound.schedule.mode):
                 function(lo, hi, block)
-        elif planned.kind == "host":
-            self._host(planned)
+        elif planned.host is not None:
+            self._host(planned.host)
         else:
-            self._matmul(planned)
+            assert planned.library is not None
+            self._matmul(planned.library)
 
     def _pieces(self, count: int, mode: str) -> list[tuple[int, int]]:
         """[0, count) cut in one of the ways that the driver may, in any order."""
@@ -275,8 +278,8 @@ class PlainProgram:
         self.random.shuffle(pieces)
         return pieces
 
-    def _matmul(self, planned: Planned) -> None:
-        ((plan, layouts, work),) = planned.rows
+    def _matmul(self, call: LibraryCall) -> None:
+        plan, layouts, work = call.plan, call.operands, call.workspace
         arrays = {name: self._memory(layout.buffer) for name, layout in layouts.items()}
         places = {
             name: a.ctypes.data + layouts[name].strided.offset * a.itemsize
@@ -285,15 +288,14 @@ class PlainProgram:
         arrays["workspace"] = self.work[work.place : work.place + plan.workspace]
         places["workspace"] = arrays["workspace"].ctypes.data
         memory = Memory(*(a for a in arrays.values() if a.size))
-        execute.run(plan, places, lambda which: plain(which, memory))  # type: ignore[arg-type]
+        execute.run(plan, places, lambda which: plain(which, memory))
 
-    def _host(self, planned: Planned) -> None:
+    def _host(self, host: tuple[Node, list[Layout], list[Layout]]) -> None:
         low = self.lowering
         words: list[Any] = [a.ctypes.data for a in self.inputs]
         words += [self.outputs[number].ctypes.data for number in low.output_slots]
         words.append(self.work.ctypes.data)
-        node, layouts, outs = planned.call
-        low.memory.host_function(node, layouts, outs)(*words)
+        low.memory.host_function(*host)(*words)
 
 
 def _garbage(nbytes: int) -> Array:

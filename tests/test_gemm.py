@@ -14,6 +14,7 @@ import mmap
 import random
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -21,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codegen.gemm import Choice, GemmPlan, Layout, Problem, argument_block, plan
+from codegen.gemm import Choice, GemmPlan, MatrixStrides, Problem, argument_block, plan
+from codegen.gemm import compiled as compiled_kernels
 from codegen.gemm.element import ELEMENTS, tile_of
-from codegen.gemm.execute import compiled, in_order, program_rows, run
-from codegen.gemm.planner import Row
 from codegen.gemm.problem import canonical, k_blocks
+from codegen.runtime.library import LibraryRow, program_rows
 from codegen.vector.exact import exact_fma
 from tests.cpus import AVX2, has
+from tests.support.execute_gemm import compiled, in_order, run
 from tests.support.plain_gemm import Memory, plain
 
 Array = npt.NDArray[Any]
@@ -57,9 +59,9 @@ def values(rng: np.random.Generator, shape: tuple[int, ...], name: str) -> Array
     return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
 
 
-def layout(array: Array) -> Layout:
+def layout(array: Array) -> MatrixStrides:
     strides = tuple(s // array.itemsize for s in array.strides)
-    return Layout(strides[-2], strides[-1], strides[:-2])
+    return MatrixStrides(strides[-2], strides[-1], strides[:-2])
 
 
 def problem(a: Array, b: Array, c: Array, accumulate: bool = False) -> Problem:
@@ -299,9 +301,11 @@ def test_nothing_to_sum_and_nothing_to_do() -> None:
     for shape in ((0, 3, 4), (3, 0, 4), (0, 0, 0)):
         m, n, k = shape
         assert plan(
-            Problem(m, n, k, "float32", Layout(k, 1), Layout(n, 1), Layout(n, 1))
+            Problem(
+                m, n, k, "float32", MatrixStrides(k, 1), MatrixStrides(n, 1), MatrixStrides(n, 1)
+            )
         ) == GemmPlan((), 0)
-    empty = Problem(2, 2, 2, "int8", *(Layout(2, 1, (4, 0)),) * 3, batch=(3, 0))
+    empty = Problem(2, 2, 2, "int8", *(MatrixStrides(2, 1, (4, 0)),) * 3, batch=(3, 0))
     assert plan(empty).rows == ()
 
 
@@ -314,7 +318,7 @@ LARGE = ((130, 260, 520), (300, 40, 300), (1, 4000, 700), (8, 700, 900))
 def shuffled(seed: int) -> Any:
     """Pieces of random lengths in random order."""
 
-    def pieces(row: Row) -> list[tuple[int, int]]:
+    def pieces(row: LibraryRow) -> list[tuple[int, int]]:
         rng = random.Random(seed)
         inner = rng.sample(range(1, row.n), min(row.n - 1, rng.randrange(12)))
         bounds = [0, *sorted(inner), row.n]
@@ -500,9 +504,9 @@ def test_un_jitted_parts_refuse_foreign_memory(rng: np.random.Generator) -> None
 def contiguous(
     m: int, n: int, k: int, name: str = "float32", orders: str = "CC", **more: Any
 ) -> Problem:
-    a = Layout(k, 1) if orders[0] == "C" else Layout(1, m)
-    b = Layout(n, 1) if orders[1] == "C" else Layout(1, k)
-    return Problem(m, n, k, name, a, b, Layout(n, 1), **more)
+    a = MatrixStrides(k, 1) if orders[0] == "C" else MatrixStrides(1, m)
+    b = MatrixStrides(n, 1) if orders[1] == "C" else MatrixStrides(1, k)
+    return Problem(m, n, k, name, a, b, MatrixStrides(n, 1), **more)
 
 
 def test_equal_problems_look_alike() -> None:
@@ -514,19 +518,26 @@ def test_equal_problems_look_alike() -> None:
         5,
         4,
         "float32",
-        Layout(4, 1, (24, 12)),
-        Layout(5, 1, (0, 0)),
-        Layout(5, 1, (30, 15)),
+        MatrixStrides(4, 1, (24, 12)),
+        MatrixStrides(5, 1, (0, 0)),
+        MatrixStrides(5, 1, (30, 15)),
         (7, 2),
     )
     assert canonical(p) == (contiguous(7 * 2 * 3, 5, 4), False)
     p = Problem(
-        3, 5, 4, "float32", Layout(4, 1, (0,)), Layout(10, 1, (5,)), Layout(10, 1, (5,)), (2,)
+        3,
+        5,
+        4,
+        "float32",
+        MatrixStrides(4, 1, (0,)),
+        MatrixStrides(10, 1, (5,)),
+        MatrixStrides(10, 1, (5,)),
+        (2,),
     )
     assert canonical(p) == (contiguous(3, 10, 4), False)
-    p = Problem(3, 5, 4, "float32", Layout(4, 1), Layout(5, 1), Layout(1, 3))
+    p = Problem(3, 5, 4, "float32", MatrixStrides(4, 1), MatrixStrides(5, 1), MatrixStrides(1, 3))
     assert canonical(p) == (
-        Problem(5, 3, 4, "float32", Layout(1, 5), Layout(1, 4), Layout(3, 1)),
+        Problem(5, 3, 4, "float32", MatrixStrides(1, 5), MatrixStrides(1, 4), MatrixStrides(3, 1)),
         True,
     )
     p = Problem(
@@ -534,9 +545,9 @@ def test_equal_problems_look_alike() -> None:
         5,
         4,
         "float32",
-        Layout(4, 1, (9, 12)),
-        Layout(5, 1, (0, 20)),
-        Layout(5, 1, (1, 15)),
+        MatrixStrides(4, 1, (9, 12)),
+        MatrixStrides(5, 1, (0, 20)),
+        MatrixStrides(5, 1, (1, 15)),
         (1, 6),
     )
     assert canonical(p)[0].batch == (6,)
@@ -590,7 +601,9 @@ def test_what_cannot_be_multiplied_is_said() -> None:
         contiguous(-1, 2, 2)
     with pytest.raises(ValueError, match=r"expected 1 batch strides of a.*got \(\)"):
         contiguous(2, 2, 2, batch=(3,))
-    apart = Problem(3, 3, 3, "float32", Layout(3, 1), Layout(3, 1), Layout(6, 2))
+    apart = Problem(
+        3, 3, 3, "float32", MatrixStrides(3, 1), MatrixStrides(3, 1), MatrixStrides(6, 2)
+    )
     with pytest.raises(ValueError, match="rows or columns are contiguous; got strides of 6 and 2"):
         plan(apart)
     with pytest.raises(ValueError, match="does not fit"):
@@ -605,3 +618,16 @@ def test_what_cannot_be_multiplied_is_said() -> None:
 def test_numba_is_not_needed(run_python: Any) -> None:
     check = "import sys; assert 'numba' not in sys.modules"
     run_python(f"from tests.test_gemm import digest; digest(); {check}")
+
+
+def test_object_code_does_not_outlive_a_new_version_of_its_sources(tmp_path: Path) -> None:
+    seen = set()
+    for text in ("x = 1", "x = 2", "x = 2"):
+        (tmp_path / "emit.py").write_text(text)
+        compiled_kernels._sources.cache_clear()
+        seen.add(compiled_kernels._sources(tmp_path))
+    assert len(seen) == 2
+    folder = compiled_kernels._FOLDER
+    which = plan(contiguous(8, 8, 8)).rows[-1].kernel
+    key = which.load().key
+    assert key.endswith(compiled_kernels._sources(folder, folder.parent / "vector"))

@@ -18,10 +18,10 @@ import pytest
 import tracer
 import tracer.nn.functional as F
 from codegen.spec.kernel_spec import CHUNK
+from codegen.targets.target import CHUNK_ELEMENTS
 from tests.cpus import AVX2, has
 from tracer import passes, trace
 from tracer.ir.interpreter import interpret
-from tracer.lowering.assemble import CHUNK_ELEMENTS
 from tracer.tracing.arguments.signature import Call
 
 Array = np.ndarray[Any, Any]

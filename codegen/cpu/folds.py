@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from codegen.cpu.access import load, store
-from codegen.folds import LEVELS, FoldText, state_elements, state_names
+from codegen.printing.folds import LEVELS, FoldText, state_elements, state_names
 from codegen.spec.kernel_spec import WIDTH, Combine, Fold, Folding
 from codegen.spec.positions import Extent
 from codegen.text.source import Source

@@ -2,7 +2,7 @@
 
 Every value is a vector; a value of a row has 16 equal lanes. This file lays out the driver's range
 and the vector loop with its tail (`loop_nest` has the rest of the loops). What stands in them comes
-from `cpu_access` (loads, stores) and `cpu_fold` (reductions). Knows no Numba: the same text runs
+from `access` (loads, stores) and `folds` (reductions). Knows no Numba: the same text runs
 un-jitted on NumPy arrays.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from codegen.cpu.access import Access
 from codegen.cpu.folds import CpuFolds
 from codegen.cpu.widen_scalars import vector_text
-from codegen.loop_nest import LoopNest, Notes
-from codegen.spec.analysis import function_name, lane_element, memory_element
+from codegen.printing.loop_nest import LoopNest, Notes
+from codegen.spec.analysis import function_name, lane_element
 from codegen.spec.kernel_spec import CHUNK, WIDTH, KernelSpec, Let, Load, Schedule, Stage, Store
 from codegen.spec.positions import Extent
 from codegen.text.source import Source
@@ -40,29 +40,15 @@ class _Printer(LoopNest):
             "columns": self.columns,
             "scatter": self._scatter,
         }[self.schedule.mode]()
-        out = Source()
+        out, used = Source(), body.identifiers
         out.open(f"def {function_name(self.spec)}(lo, hi, args):")
-        self._unpack(out, body.identifiers)
-        out.extend(body)
-        return str(out)
-
-    def _unpack(self, out: Source, used: set[str]) -> None:
-        """The arguments that the body uses, from the block of words."""
-        position = 0
-        whole = self.spec.inner is not None and "whole" in used
-        used = used | ({self.n_inner} if whole else set())
-        for o in self.spec.operands:
-            if o.name in used:
-                out.line(f"{o.name} = pointer_{memory_element(o.dtype)}(args, {position})")
-            position += 1
-        for name in (*self.spec.size_names, *self.spec.stride_names):
-            if name in used:
-                out.line(f"{name} = word(args, {position})")
-            position += 1
+        self.unpack(out, used | {self.n_inner} if "whole" in used else used)
         for name, stack in self.folds.memory.items():
             out.line(f"{name} = {stack}")
-        if whole:
+        if self.inner and "whole" in used:
             out.line(f"whole = {self.n_inner} & -{WIDTH}")
+        out.extend(body)
+        return str(out)
 
     # ---- what the range counts -------------------------------------------------------------------
     def open_tasks(self, out: Source, task: str, count: str) -> None:

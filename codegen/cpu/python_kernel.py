@@ -1,5 +1,5 @@
 """Kernels that run as Python behind an address: a program calls one like a compiled kernel, with the
-words of its argument block, and their text is read on NumPy values (`codegen.words`).
+words of its argument block, and their text is read on NumPy values (`codegen.vector.intrinsics`).
 
 So everything is as it is with compiled kernels, bits included, but the compiler: specification,
 text, argument blocks, the driver and its chunks. For debuggers, which step through a kernel's lines,
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from codegen.cpu import compile as kernels
-from codegen.spec.kernel_spec import KernelSpec, Operand, Schedule, key
+from codegen.spec.kernel_spec import KernelSpec, Schedule, key
 from codegen.toolchain.kernel_store import Kernel
 from codegen.vector.intrinsics import Buffer
 from ops.types import numpy_dtype
@@ -54,15 +54,14 @@ def _function(spec: KernelSpec, schedule: Schedule) -> Any:
     def call(lo: int, hi: int, args: int) -> None:
         block: list[Any] = list(words.from_address(args))
         for k, operand in enumerate(spec.operands):
-            block[k] = _pointer(block[k], operand)
+            block[k] = memory_around(block[k], numpy_dtype(operand.dtype))
         run(lo, hi, block)
 
     return call
 
 
-def _pointer(address: int, operand: Operand) -> Buffer:
+def memory_around(address: int, dtype: np.dtype[Any]) -> Buffer:
     """The memory around an address, as an un-jitted pointer to it."""
-    dtype = numpy_dtype(operand.dtype)
     before = _WINDOW // dtype.itemsize
     around = _Memory.from_address(address - before * dtype.itemsize)
     return Buffer(np.ndarray((2 * before,), dtype, around), before)

@@ -1,4 +1,4 @@
 """Kernels for CUDA: their text, and PTX of it.
 
-Knows specifications. Must not know the CPU's printer's toolchain or programs.
+Knows specifications. Must not know programs, or where they run.
 """

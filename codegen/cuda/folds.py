@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen.folds import FoldText, state_elements, state_names
+from codegen.printing.folds import FoldText, state_elements, state_names
 from codegen.spec.analysis import Analysis
 from codegen.spec.kernel_spec import WIDTH, Combine, Fold
 from codegen.spec.positions import Extent

@@ -5,9 +5,7 @@ in the same tree, so the bits are the CPU's as long as the compiler contracts no
 fold each thread takes positions on its own. With one this is a right schedule, not yet a fast one:
 16 threads are half a warp.
 
-Arguments, in order: the operands as flat arrays, the axes' sizes and the run-time strides as in the
-CPU's argument block, then for each operand with a run-time stride the element of its array that
-index 0...0 is (`<operand>_origin`). Knows no Numba.
+The argument is the address of the argument block that the CPU's kernel takes. Knows no Numba.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from dataclasses import dataclass, field
 from codegen.cuda.device_functions import device_functions
 from codegen.cuda.folds import CudaFolds
 from codegen.errors import Unsupported
-from codegen.loop_nest import LoopNest, Notes
+from codegen.printing.loop_nest import LoopNest, Notes
 from codegen.spec.analysis import function_name, lane_element, memory_element
 from codegen.spec.kernel_spec import (
     CHUNK,
@@ -44,16 +42,13 @@ class CudaText:
     """A kernel for numba.cuda.
 
     `functions`: name -> text of the device functions it calls, callees first. `threads`: of a
-    block, None when any number does. `arrays`: the memory element of each operand, in order;
-    `integers`: the names of the arguments behind them. `users`: name -> function of the user's that it calls.
+    block, None when any number does. `users`: name -> function of the user's that it calls.
     """
 
     name: str
     text: str
     functions: Mapping[str, str]
     threads: int | None
-    arrays: tuple[str, ...]
-    integers: tuple[str, ...]
     users: Mapping[str, ScalarFunction] = field(default_factory=dict)
 
 
@@ -73,7 +68,6 @@ class _Printer(LoopNest):
         super().__init__(spec, schedule, notes)
         self.used: Used = {}
         self.folds = CudaFolds(self.facts, self.used)
-        self.origins = {o.name: f"{o.name}_origin" for o in spec.operands if None in o.strides}
         self.lane, self.lanes, self.alone = "lane", str(WIDTH), "lane == 0"
 
     def made(self) -> CudaText:
@@ -93,20 +87,18 @@ class _Printer(LoopNest):
             body = blocks.get(self.schedule.mode, self.rows)()
         else:
             body = self._positions()
-        integers = (*spec.size_names, *spec.stride_names, *self.origins.values())
-        parameters = ", ".join([*(o.name for o in spec.operands), *integers])
         out = Source()
-        out.open(f"def {function_name(spec)}({parameters}):")
+        out.open(f"def {function_name(spec)}(args):")
+        self.unpack(out, body.identifiers)
         if "lane" in body.identifiers:
             out.line("lane = i64(cuda.threadIdx.x)")
         for name, text in self.folds.memory.items():
             out.line(f"{name} = {text}")
         out.extend(body)
-        arrays = tuple(memory_element(o.dtype) for o in spec.operands)
         own = {f.name: f for f in spec.functions}
         functions = device_functions({u: None for u in self.used if u[0] not in own})
         users = {f"{name}_{e}": own[name] for name, e in self.used if name in own}
-        return CudaText(function_name(spec), str(out), functions, threads, arrays, integers, users)
+        return CudaText(function_name(spec), str(out), functions, threads, users)
 
     def _check(self) -> None:
         for o in self.spec.operands:
@@ -242,7 +234,7 @@ class _Printer(LoopNest):
 
     def _element(self, operand: str, index: tuple[str, ...]) -> str:
         facts = self.facts
-        terms = [self.origins[operand]] if operand in self.origins else []
+        terms = []
         strides = facts.operands[operand].strides
         for position, (name, stride) in enumerate(zip(index, strides, strict=True)):
             if stride != 0:

@@ -7,25 +7,40 @@ that hold nothing but 64-bit words, it takes 0.9.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from codegen.cpu_features import cpu
 from codegen.gemm import argument_block, text
-from codegen.target import cpu
 from codegen.toolchain import kernel_store
 from codegen.toolchain.object_code import ENTRY, KERNEL_SYMBOLS
 
 if TYPE_CHECKING:
     from codegen.gemm.planner import GemmKernel
 
+_FOLDER = Path(__file__).parent
+
 
 def kernel(which: GemmKernel) -> kernel_store.Kernel:
     """The kernel that a row of a plan calls, compiled or from the cache."""
     name = f"matmul_{which.form}_{which.element.memory}"
-    made = kernel_store.function(f"gemm|{which}", name, lambda: emit(which), KERNEL_SYMBOLS)
+    key = f"gemm|{which}|{_sources(_FOLDER, _FOLDER.parent / 'vector')}"
+    made = kernel_store.function(key, name, lambda: emit(which), KERNEL_SYMBOLS)
     return replace(made, text=inspect.getsource(text))
+
+
+@cache
+def _sources(*folders: Path) -> str:
+    """What object code on disk depends on beside the runtime's own files, or it would outlive a new version of these."""
+    digest = hashlib.sha256()
+    for path in sorted(p for folder in folders for p in folder.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def emit(which: GemmKernel) -> str:

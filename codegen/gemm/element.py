@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from codegen.target import register_bytes
+from codegen.cpu_features import register_bytes
 from codegen.vector.elements import WIDTH, size_of
 
 Arithmetic = Literal["fma", "ring", "boolean"]

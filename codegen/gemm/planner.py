@@ -1,8 +1,8 @@
 """A multiplication as rows of a program: which tasks, in what order, on which argument blocks.
 Decided by shapes alone.
 
-Knows problems, tiles and argument blocks. Must not know Numba, how parts work, or how many threads
-will come.
+Knows problems, tiles and argument blocks, and the rows of `codegen.runtime.library`. Must not know Numba,
+how parts work, or how many threads will come.
 
 Usually there is one row, whose tasks read A in place and pack on their stack what of B they need.
 An operand is packed as a whole first, in a row of its own, where many tasks would pack the same
@@ -16,12 +16,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from codegen.gemm import argument_block as words
+from codegen.gemm import argument_block
 from codegen.gemm.element import Element, Tile, tile_of
 from codegen.gemm.problem import Problem, canonical, ceil_div, k_blocks
+from codegen.runtime.library import WORKSPACE, LibraryRow, OperandAddress, Word
+from codegen.toolchain.kernel_store import Kernel
 from codegen.vector.elements import WIDTH
-
-Operand = Literal["a", "b", "c", "workspace"]
 
 _ALIGNMENT = 64
 _TASK_WORK = 2 << 20  # multiply-adds of a task: about 25 us on one core
@@ -31,7 +31,11 @@ _TASKS = 32  # more do not balance better
 _ROW_TASKS = 8  # the same for a single row
 # Bytes of A, for one block of k, that stay in a second-level cache: less in place, where lines may
 # compete for few places.
-_BLOCK = {words.DIRECT: 1 << 18, words.PACKED: 1 << 19, words.COPIED: words.SCRATCH_A}
+_BLOCK = {
+    argument_block.DIRECT: 1 << 18,
+    argument_block.PACKED: 1 << 19,
+    argument_block.COPIED: argument_block.SCRATCH_A,
+}
 _NEAR = 1 << 18  # bytes of an operand that are read well in place, whatever the strides
 
 
@@ -43,36 +47,18 @@ class GemmKernel:
     tile: Tile
     form: Literal["matrix", "row"]
 
+    def load(self) -> Kernel:
+        """Its machine code, compiled or from the cache."""
+        from codegen.gemm.compiled import kernel
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where an operand will lie, plus bytes."""
-
-    operand: Operand
-    offset: int = 0
-
-
-Word = int | Address
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of a program: tasks 0 to n in pieces of `chunk`, on any thread in any order, once the
-    row before has ended.
-    """
-
-    job: str
-    kernel: GemmKernel
-    n: int
-    chunk: int
-    words: tuple[Word, ...]
+        return kernel(self)
 
 
 @dataclass(frozen=True, slots=True)
 class GemmPlan:
     """Rows in order, and the bytes, aligned to 64, that they need beside the operands."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[LibraryRow, ...]
     workspace: int
 
 
@@ -100,15 +86,15 @@ def plan(problem: Problem, choice: Choice | None = None) -> GemmPlan:
         return GemmPlan((_row(p, tile, turned),), 0)
     how = choice or choose(p, tile)
     _check(p, tile, how)
-    rows: list[Row] = []
+    rows: list[LibraryRow] = []
     workspace = 0
-    placed: list[tuple[Address, tuple[int, ...]]] = []
+    placed: list[tuple[OperandAddress, tuple[int, ...]]] = []
     for side, wide, mode in zip(
         _sides(p, turned), (False, True), (how.a_mode, how.b_mode), strict=True
     ):
-        if mode == words.PACKED:
+        if mode == argument_block.PACKED:
             row, batch, size = _pack(p, tile, wide, side, workspace)
-            placed.append((Address("workspace", workspace), batch))
+            placed.append((OperandAddress(WORKSPACE, workspace), batch))
             rows.append(row)
             workspace += size
         else:
@@ -117,7 +103,7 @@ def plan(problem: Problem, choice: Choice | None = None) -> GemmPlan:
     panels_m, panels_n = _panels(p, tile)
     n = how.tasks_m * how.tasks_n * math.prod(p.batch)
     block = _arguments(p, how, panels_m, panels_n, placed)
-    rows.append(Row("multiply", kernel, n, _chunk(p, n, _CHUNK_WORK), block))
+    rows.append(LibraryRow("multiply", kernel, n, _chunk(p, n, _CHUNK_WORK), block))
     return GemmPlan(tuple(rows), workspace)
 
 
@@ -130,9 +116,9 @@ def choose(p: Problem, tile: Tile) -> Choice:
     # or read once.
     small_a = panels_n <= 4 or p.m * p.k * size <= _NEAR
     if not element.converts and (p.a.column == 1 or small_a):
-        a_mode = words.DIRECT
+        a_mode = argument_block.DIRECT
     else:
-        a_mode = words.PACKED if work >= _TASK_WORK else words.COPIED
+        a_mode = argument_block.PACKED if work >= _TASK_WORK else argument_block.COPIED
     block, _ = k_blocks(p.k)
     high = max(1, _BLOCK[a_mode] // (block * tile.pitch * element.lane_size))
     tasks_m, tasks_n = ceil_div(panels_m, high), 1
@@ -141,9 +127,9 @@ def choose(p: Problem, tile: Tile) -> Choice:
     span = abs(p.b.row) * p.k * size
     near_b = panels_m == 1 or span <= (_NEAR if panels_m <= 8 else _NEAR >> 4)
     if near_b and _direct_b(p):
-        b_mode = words.DIRECT
+        b_mode = argument_block.DIRECT
     else:
-        b_mode = words.PACKED if tasks_m >= 8 else words.COPIED
+        b_mode = argument_block.PACKED if tasks_m >= 8 else argument_block.COPIED
     # Then cut along n, where each panel of B still belongs to one task, and along m when that is
     # far from enough.
     entries = math.prod(p.batch)
@@ -173,7 +159,7 @@ def _tiles_fit(p: Problem, tile: Tile) -> int:
     """
     if k_blocks(p.k)[1] == 1:
         return 1 << 62
-    return words.SCRATCH_TILES // (tile.rows * tile.columns * p.element.lane_size)
+    return argument_block.SCRATCH_TILES // (tile.rows * tile.columns * p.element.lane_size)
 
 
 def _check(p: Problem, tile: Tile, how: Choice) -> None:
@@ -183,16 +169,16 @@ def _check(p: Problem, tile: Tile, how: Choice) -> None:
     panels_m, panels_n = _panels(p, tile)
     high, wide = ceil_div(panels_m, how.tasks_m), ceil_div(panels_n, how.tasks_n)
     line = k_blocks(p.k)[0] * p.element.lane_size
-    fit_a = words.SCRATCH_A // (line * tile.pitch)
+    fit_a = argument_block.SCRATCH_A // (line * tile.pitch)
     right = (
-        line * tile.columns <= words.SCRATCH_B
-        and line * tile.pitch <= words.SCRATCH_A
+        line * tile.columns <= argument_block.SCRATCH_B
+        and line * tile.pitch <= argument_block.SCRATCH_A
         and 1 <= how.tasks_m <= panels_m
         and 1 <= how.tasks_n <= panels_n
         and high * wide <= _tiles_fit(p, tile)
-        and (how.a_mode != words.COPIED or high <= fit_a)
-        and (how.a_mode != words.DIRECT or not p.element.converts)
-        and (how.b_mode != words.DIRECT or _direct_b(p))
+        and (how.a_mode != argument_block.COPIED or high <= fit_a)
+        and (how.a_mode != argument_block.DIRECT or not p.element.converts)
+        and (how.b_mode != argument_block.DIRECT or _direct_b(p))
     )
     if not right:
         raise ValueError(f"matmul: {how} does not fit {p} in tiles of {tile}")
@@ -204,7 +190,7 @@ class _Side:
     k.
     """
 
-    operand: Operand
+    operand: str
     outer: int
     stride: int
     k_stride: int
@@ -218,22 +204,26 @@ def _sides(p: Problem, turned: bool) -> tuple[_Side, _Side]:
     )
 
 
-def _in_place(p: Problem, side: _Side) -> tuple[Address, tuple[int, ...]]:
-    return Address(side.operand), tuple(s * p.element.memory_size for s in side.batch)
+def _in_place(p: Problem, side: _Side) -> tuple[OperandAddress, tuple[int, ...]]:
+    return OperandAddress(side.operand), tuple(s * p.element.memory_size for s in side.batch)
 
 
-def _row(p: Problem, tile: Tile, turned: bool) -> Row:
+def _row(p: Problem, tile: Tile, turned: bool) -> LibraryRow:
     """The one row of a problem with m = 1."""
     groups = ceil_div(p.n, WIDTH)
-    fit = words.SCRATCH_B // (WIDTH * p.element.lane_size)
+    fit = argument_block.SCRATCH_B // (WIDTH * p.element.lane_size)
     tasks = min(p.n * p.k // _ROW_WORK, _ROW_TASKS)
     if p.b.column == 1:  # short pieces of many rows are read badly
         tasks = min(tasks, max(2, p.n // 1024))
     tasks = max(1, min(tasks, groups), ceil_div(groups, fit))
     n = tasks * math.prod(p.batch)
     placed = [_in_place(p, side) for side in _sides(p, turned)]
-    block = _arguments(p, Choice(words.DIRECT, words.DIRECT, 1, tasks), 1, groups, placed)
-    return Row("multiply", GemmKernel(p.element, tile, "row"), n, _chunk(p, n, _ROW_WORK), block)
+    block = _arguments(
+        p, Choice(argument_block.DIRECT, argument_block.DIRECT, 1, tasks), 1, groups, placed
+    )
+    return LibraryRow(
+        "multiply", GemmKernel(p.element, tile, "row"), n, _chunk(p, n, _ROW_WORK), block
+    )
 
 
 def _chunk(p: Problem, n: int, least: int) -> int:
@@ -244,7 +234,7 @@ def _chunk(p: Problem, n: int, least: int) -> int:
 
 def _pack(
     p: Problem, tile: Tile, wide: bool, side: _Side, offset: int
-) -> tuple[Row, tuple[int, ...], int]:
+) -> tuple[LibraryRow, tuple[int, ...], int]:
     """The row that packs an operand into the workspace; the batch strides there, and the bytes of
     all.
     """
@@ -263,27 +253,27 @@ def _pack(
     group = min(panels, max(1, 128 // step))
     groups = ceil_div(panels, group)
     head: dict[int, Word] = {
-        words.JOB: words.PACK,
-        words.SOURCE: Address(side.operand),
-        words.TARGET: Address("workspace", offset),
-        words.PANELS: panels,
-        words.OUTER: side.outer,
-        words.OUTER_STRIDE: side.stride * size,
-        words.K_COUNT: p.k,
-        words.K_STRIDE: side.k_stride * size,
-        words.WIDE: int(wide),
-        words.GROUP: group,
-        words.GROUPS: groups,
-        words.PACK_AXES: len(records) // words.PACK_RECORD,
+        argument_block.JOB: argument_block.PACK,
+        argument_block.SOURCE: OperandAddress(side.operand),
+        argument_block.TARGET: OperandAddress(WORKSPACE, offset),
+        argument_block.PANELS: panels,
+        argument_block.OUTER: side.outer,
+        argument_block.OUTER_STRIDE: side.stride * size,
+        argument_block.K_COUNT: p.k,
+        argument_block.K_STRIDE: side.k_stride * size,
+        argument_block.WIDE: int(wide),
+        argument_block.GROUP: group,
+        argument_block.GROUPS: groups,
+        argument_block.PACK_AXES: len(records) // argument_block.PACK_RECORD,
     }
     n = groups * count
     chunk = max(1, min(n, (1 << 15) // max(1, group * step * p.k)))
-    row = Row(
+    row = LibraryRow(
         f"pack {side.operand}",
         GemmKernel(p.element, tile, "matrix"),
         n,
         chunk,
-        _block(words.PACK_RECORDS, head, records),
+        _block(argument_block.PACK_RECORDS, head, records),
     )
     return row, tuple(batch), matrix * count
 
@@ -293,42 +283,42 @@ def _arguments(
     how: Choice,
     panels_m: int,
     panels_n: int,
-    placed: list[tuple[Address, tuple[int, ...]]],
+    placed: list[tuple[OperandAddress, tuple[int, ...]]],
 ) -> tuple[Word, ...]:
     """The argument block of the row that multiplies."""
     size = p.element.memory_size
     block, blocks = k_blocks(p.k)
     (a, a_batch), (b, b_batch) = placed
     head: dict[int, Word] = {
-        words.JOB: words.TILES,
-        words.A: a,
-        words.B: b,
-        words.C: Address("c"),
-        words.M: p.m,
-        words.N: p.n,
-        words.K: p.k,
-        words.K_BLOCK: block,
-        words.K_BLOCKS: blocks,
-        words.A_MODE: how.a_mode,
-        words.A_ROW: p.a.row * size,
-        words.A_COLUMN: p.a.column * size,
-        words.B_MODE: how.b_mode,
-        words.B_ROW: p.b.row * size,
-        words.B_COLUMN: p.b.column * size,
-        words.C_ROW: p.c.row * size,
-        words.PANELS_M: panels_m,
-        words.PANELS_N: panels_n,
-        words.TASKS_M: how.tasks_m,
-        words.TASKS_N: how.tasks_n,
-        words.ACCUMULATE: int(p.accumulate),
-        words.AXES: len(p.batch),
+        argument_block.JOB: argument_block.TILES,
+        argument_block.A: a,
+        argument_block.B: b,
+        argument_block.C: OperandAddress("c"),
+        argument_block.M: p.m,
+        argument_block.N: p.n,
+        argument_block.K: p.k,
+        argument_block.K_BLOCK: block,
+        argument_block.K_BLOCKS: blocks,
+        argument_block.A_MODE: how.a_mode,
+        argument_block.A_ROW: p.a.row * size,
+        argument_block.A_COLUMN: p.a.column * size,
+        argument_block.B_MODE: how.b_mode,
+        argument_block.B_ROW: p.b.row * size,
+        argument_block.B_COLUMN: p.b.column * size,
+        argument_block.C_ROW: p.c.row * size,
+        argument_block.PANELS_M: panels_m,
+        argument_block.PANELS_N: panels_n,
+        argument_block.TASKS_M: how.tasks_m,
+        argument_block.TASKS_N: how.tasks_n,
+        argument_block.ACCUMULATE: int(p.accumulate),
+        argument_block.AXES: len(p.batch),
     }
     records = [
         word
         for entries, x, y, z in zip(p.batch, a_batch, b_batch, p.c.batch, strict=True)
         for word in (entries, x, y, z * size)
     ]
-    return _block(words.RECORDS, head, records)
+    return _block(argument_block.RECORDS, head, records)
 
 
 def _block(length: int, head: dict[int, Word], records: list[int]) -> tuple[Word, ...]:

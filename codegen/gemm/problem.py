@@ -22,7 +22,7 @@ K_BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MatrixStrides:
     """Strides of a matrix in elements: from row to row, from column to column, and along each batch
     axis. 0 repeats.
     """
@@ -35,16 +35,16 @@ class Layout:
 @dataclass(frozen=True, slots=True)
 class Problem:
     """m x k times k x n, for each entry of `batch`. With `accumulate`, the (rounded) product is
-    added to C.
+    added to C: `Epilogue.ACCUMULATE`.
     """
 
     m: int
     n: int
     k: int
     dtype: str
-    a: Layout
-    b: Layout
-    c: Layout
+    a: MatrixStrides
+    b: MatrixStrides
+    c: MatrixStrides
     batch: tuple[int, ...] = ()
     accumulate: bool = False
 
@@ -154,5 +154,5 @@ def _fold_batch(p: Problem) -> Problem | None:
 
 def _transpose(p: Problem) -> Problem:
     """C.T = B.T A.T: the same chains, as a product does not depend on its factors' order."""
-    a, b, c = (Layout(layout.column, layout.row, layout.batch) for layout in (p.b, p.a, p.c))
+    a, b, c = (MatrixStrides(layout.column, layout.row, layout.batch) for layout in (p.b, p.a, p.c))
     return replace(p, m=p.n, n=p.m, a=a, b=b, c=c)

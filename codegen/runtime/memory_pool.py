@@ -76,10 +76,12 @@ def _stop_counting() -> None:
 
 
 class Block:
-    """`nbytes` bytes at `pointer`, aligned to 64. Made by `allocate`, which fills it in."""
+    """`nbytes` bytes at `pointer`, aligned to 64. Made by `allocate`, which fills it in. `device`: the name of the target whose
+    programs read and write it."""
 
     __slots__ = ("_piece", "nbytes", "pointer")
 
+    device = "cpu"
     pointer: int
     nbytes: int
     _piece: _Piece
@@ -108,8 +110,9 @@ class Block:
         return f"Block({self.nbytes} bytes at {self.pointer:#x})"
 
 
-def allocate(nbytes: int) -> Block:
-    """A block of at least one byte; what it holds is undefined."""
+def allocate(nbytes: int, kind: type[Block] = Block) -> Block:
+    """A block of at least one byte; what it holds is undefined. `kind`: Block, or a kind of it for another device that reads
+    this memory."""
     if nbytes <= ALIGNMENT:
         if nbytes < 0:
             raise ValueError(f"a block has at least 0 bytes, got {nbytes}")
@@ -121,7 +124,7 @@ def allocate(nbytes: int) -> Block:
         piece = _idle[size].pop()
     except (KeyError, IndexError):
         piece = _Piece(size, _idle.setdefault(size, []))
-    block = Block()  # without a constructor: a third of the time
+    block = kind()  # without a constructor: a third of the time
     block.pointer = piece.pointer
     block.nbytes = nbytes
     block._piece = piece
@@ -129,7 +132,7 @@ def allocate(nbytes: int) -> Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class MemoryStatistics:
     """`system`: pieces that came from the system so far. `idle`: bytes that wait to be used
     again. `held`: bytes of all pieces, idle or not. `peak`: the most that were held at once since
     `reset_peak`.
@@ -141,10 +144,10 @@ class Statistics:
     peak: int
 
 
-def statistics() -> Statistics:
+def statistics() -> MemoryStatistics:
     """What the pool has done and holds."""
     idle = sum(size * len(idle) for size, idle in list(_idle.items()))
-    return Statistics(_made, idle, _Piece.total.held, _Piece.total.peak)
+    return MemoryStatistics(_made, idle, _Piece.total.held, _Piece.total.peak)
 
 
 def reset_peak() -> None:

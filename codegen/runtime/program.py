@@ -12,7 +12,8 @@ call:
 An int is passed as its 64 bits (negative ones in two's complement), a float as those of a float64;
 `AddressOf(slot)` gives a kernel a pointer to such a number, so a scalar needs no memory of its own.
 `AddressOf(STATUS)` is where a kernel reports an error: any word but 0 ends the program after the
-row that stored it and is what `call` returns.
+row that stored it and is what `call` returns. `AddressOfNumber(n)` gives it a pointer to a number
+that the program knows, which is what functions of Fortran's want.
 
 A call works on an instance of the blocks that no other call uses. Free ones are a list guarded by
 the GIL; with all in use, as when two threads call one program, another is made and kept. Nothing is
@@ -27,7 +28,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from codegen.runtime import layout as at
 from codegen.runtime.pool import Pool, default_pool
@@ -52,7 +53,16 @@ class AddressOf:
     slot: int
 
 
-Argument = int | Slot | AddressOf
+@dataclass(frozen=True, slots=True)
+class AddressOfNumber:
+    """The address of a word that holds a number, for functions that take numbers by address. They
+    must not change it.
+    """
+
+    number: int
+
+
+Argument = int | Slot | AddressOf | AddressOfNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +167,7 @@ def _segment(rows: Sequence[Row], slots: int, pool: Pool) -> Callable[..., int]:
     rows = [row for row in rows if row.n]
     for row in rows:
         _check(row, slots)
-    template, places, relocations, addresses = _blocks(rows, slots)
+    template, places, relocations, addresses = instance_blocks(rows, slots)
     relocations.sort()
     ends = [
         bisect_right(relocations, i, key=lambda relocation: relocation[0]) for i in range(slots)
@@ -199,17 +209,30 @@ def _segment(rows: Sequence[Row], slots: int, pool: Pool) -> Callable[..., int]:
     return call
 
 
-def _blocks(
-    rows: Sequence[Row], slots: int
+class HasArguments(Protocol):
+    """A row, of whatever runs it."""
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The words of its block."""
+        ...
+
+
+def instance_blocks(
+    rows: Sequence[HasArguments], slots: int
 ) -> tuple[list[int], list[int], list[tuple[int, int, int]], list[tuple[int, int]]]:
     """An instance's words with every slot 0; where each row's block lies; (slot, place, offset) of
-    the words that follow slots; (place, place of the slot) of those that are addresses of slots.
+    the words that follow slots; (place, place of the word) of those that are addresses of others.
     """
     words = [0] * (at.FIRST_SLOT // 8 + slots)
     places: list[int] = []
     relocations: list[tuple[int, int, int]] = []
     addresses: list[tuple[int, int]] = []
     known: dict[tuple[Argument, ...], int] = {}
+    numbers = {a.number: 0 for r in rows for a in r.arguments if isinstance(a, AddressOfNumber)}
+    for number in numbers:
+        numbers[number] = 8 * len(words)
+        words.append(number)
     for row in rows:
         if row.arguments not in known:
             known[row.arguments] = 8 * len(words)
@@ -222,6 +245,9 @@ def _blocks(
                     case AddressOf(slot):
                         home = at.STATUS if slot == STATUS else at.FIRST_SLOT + 8 * slot
                         addresses.append((place, home))
+                        words.append(0)
+                    case AddressOfNumber(number):
+                        addresses.append((place, numbers[number]))
                         words.append(0)
                     case _:
                         words.append(int(argument))
@@ -275,8 +301,8 @@ def _check(row: Row, slots: int) -> None:
                 raise ValueError(f"{argument} in a program of {slots} slots")
             case AddressOf(slot) if slot != STATUS and not 0 <= slot < slots:
                 raise ValueError(f"{argument} in a program of {slots} slots")
-            case int() if not -(1 << 63) <= argument < 1 << 64:
-                raise ValueError(f"the argument {argument} does not fit into 64 bits")
+            case int(number) | AddressOfNumber(number) if not -(1 << 63) <= number < 1 << 64:
+                raise ValueError(f"the argument {number} does not fit into 64 bits")
 
 
 _checked = False

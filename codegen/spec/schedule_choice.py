@@ -13,11 +13,10 @@ from codegen.spec.kernel_spec import Fold, KernelSpec, Load, Schedule, Store
 MANY = 56
 
 
-def schedule_for(
-    spec: KernelSpec,
-    mode: Literal["rows", "flat", "split", "columns", "scatter"] = "rows",
-    columns: int = 256,
-) -> Schedule:
+Mode = Literal["rows", "flat", "split", "columns", "scatter"]
+
+
+def schedule_for(spec: KernelSpec, mode: Mode = "rows", columns: int = 256) -> Schedule:
     """The schedule of a mode: bodies of many statements are not copied for the tail, and rows are
     swapped with the inner axis where an operand lies transposed.
     """

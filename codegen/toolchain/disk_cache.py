@@ -3,7 +3,7 @@ recently used out first.
 
 Knows nothing of what the bytes mean. Everything that can go wrong with files ends in a miss or an
 entry not kept, never in an exception; what the user can mend is said once through the logger
-`tracer.cache`. Entries appear by rename, so a reader sees a whole entry or none, and a checksum
+"tracer.cache". Entries appear by rename, so a reader sees a whole entry or none, and a checksum
 over key and bytes finds those that were cut short, changed or moved.
 
 Environment: TRACER_CACHE_DIR (else $XDG_CACHE_HOME/tracer-jit, else ~/.cache/tracer-jit),

@@ -27,7 +27,7 @@ from codegen.toolchain.object_code import KERNEL_SYMBOLS, CompileError
 __all__ = [
     "CompileError",
     "Kernel",
-    "Statistics",
+    "KernelStatistics",
     "clear_memory",
     "disk_cache",
     "function",
@@ -52,7 +52,7 @@ class Kernel:
 
 
 @dataclass(slots=True)
-class Statistics:
+class KernelStatistics:
     """Counts since the process began: kernels compiled, read from disk, found in memory, and the
     seconds of the first two.
     """
@@ -71,7 +71,7 @@ class Statistics:
         )
 
 
-_statistics = Statistics()
+_statistics = KernelStatistics()
 _kernels: dict[str, Kernel] = {}
 _key_locks: dict[str, threading.Lock] = {}
 _lock = threading.Lock()  # the two dictionaries and the statistics
@@ -122,7 +122,7 @@ def function(key: str, name: str, emit: Callable[[], str], symbols: Collection[s
     return _obtain(key, name, "", maker)
 
 
-def statistics() -> Statistics:
+def statistics() -> KernelStatistics:
     """The counts as they are now."""
     return replace(_statistics)
 

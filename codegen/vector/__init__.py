@@ -6,7 +6,7 @@ A kernel is an ordinary Python function on flat pointers. `load(p, i)` gives 16 
 (`Lanes`), as Numba (`jit.py`, LLVM vectors `<16 x float>`), and as IR while a function's body is
 emitted (`emit.py`); a printer for single-lane devices brings a reading of its own.
 
-Importing this package needs NumPy only. Numba and llvmlite come with `codegen.vector.jit`, imported
+Must not know specifications. Importing this package needs NumPy only. Numba and llvmlite come with `codegen.vector.jit`, imported
 when something is compiled.
 """
 

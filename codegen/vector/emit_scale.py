@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from codegen.target import kernels_have
+from codegen.cpu_features import kernels_have
 from codegen.vector.elements import SAME_SIZE, WIDTH
 from codegen.vector.emit import emits
 from codegen.vector.llvm import (

@@ -1,4 +1,4 @@
-"""Tells Numba what the names of `codegen.words` compile to. Importing it imports Numba and
+"""Tells Numba what the names of `codegen.vector.intrinsics` compile to. Importing it imports Numba and
 registers them.
 """
 

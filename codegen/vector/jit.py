@@ -12,7 +12,7 @@ from typing import Any
 from numba.core import codegen as _codegen
 from numba.core import config as _config
 
-from codegen.target import numba_compiles_for
+from codegen.cpu_features import numba_compiles_for
 from codegen.vector import emit_division as _emit_division  # noqa: F401  fills EMIT
 from codegen.vector import emit_scale as _emit_scale  # noqa: F401  fills EMIT
 from codegen.vector import lanes, memory

@@ -8,7 +8,7 @@ primitive meets it:
     Emitted   while a vector function is written as LLVM IR (`emit.py`)
 
 Numba's reading is a type and lives in `jit.py`; a device whose threads are single lanes writes text
-in a reading of its own (`codegen.scalar_text`). Must not know LLVM or Numba.
+in a reading of its own (`codegen.text.scalar_text`). Must not know LLVM or Numba.
 """
 
 from __future__ import annotations

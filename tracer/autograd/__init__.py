@@ -1,7 +1,7 @@
 """Gradients: the history that operations leave, and the engine that walks it back.
 
 `backward` and `grad` work on Tensors with history, as PyTorch's; the functional forms are `tracer.grad`, `value_and_grad`,
-`vjp` ... in `functional`.
+`vjp` ... in `functional`. Must not know traces: what differs there is asked of `MODES.interpreter`.
 """
 
 from __future__ import annotations

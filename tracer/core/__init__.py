@@ -1,4 +1,4 @@
-"""What every room of `tracer` may use: settings, modes of the thread, trees, the user's lines, lazy names.
+"""What every room of `tracer` may use: settings, the user's lines, lazy names.
 
 Knows Python and `ops`' errors. Must not know Tensors, graphs or operators.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class Config:
     """`jit`: TRACER_JIT=0 runs traced functions eagerly. `check`: TRACER_CHECK=1 verifies graphs after every pass.
-    `compile`: TRACER_KERNELS=python lets programs run their kernels' text as Python (`codegen.python_kernel`)."""
+    `compile`: TRACER_KERNELS=python lets programs run their kernels' text as Python (`codegen.cpu.python_kernel`)."""
 
     jit: bool = True
     check: bool = False

@@ -270,8 +270,6 @@ def _record(custom: CustomOperator, found: Content, parts: list[Operator | None]
         errors=(),
         dtypes=FLOATING,
         ulp=_ULP,
-        random=False,
-        calls_user=True,
     )
     register(record)
     return record

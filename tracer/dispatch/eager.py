@@ -72,11 +72,12 @@ class Eager(Interpreter):
         if isinstance(value, int) and is_floating(dtype):
             value = float(value)  # large ones have no type of NumPy's
         type_ = Type(dtype)
-        if isinstance(value, float) and not -3e38 < value < 3e38:
-            with np.errstate(over="ignore"):  # an infinity, as in conversions
-                array = np.asarray(value).astype(type_.numpy)
+        array = np.asarray(value)
+        if isinstance(value, float) and -60_000 < value < 60_000:  # fits any type
+            array = array.astype(type_.numpy)
         else:
-            array = np.asarray(value).astype(type_.numpy)
+            with np.errstate(over="ignore"):  # an infinity, as in conversions
+                array = array.astype(type_.numpy)
         return Tensor.of_array(array, Type(dtype, array.shape) if array.shape else type_)
 
     def from_array(self, array: Array) -> Tensor:

@@ -67,5 +67,5 @@ NAMES = {
 
 
 def hint(name: str) -> str:
-    """What to write instead of `tracer.name`; "" if nothing is known."""
+    """What to write instead of a name that `tracer` does not have; "" if nothing is known."""
     return f"; here it is tracer.{NAMES[name]}" if name in NAMES else ""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as _typing
 
+from ops.dims import Dim as Dim
+from ops.types import Type as Type
 from tracer.core.lazy_imports import lazily as _lazily
 from tracer.ir.differentiation import Differentiated as Differentiated
 from tracer.ir.differentiation import differentiate as differentiate

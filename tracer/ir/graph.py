@@ -70,6 +70,11 @@ class Node:
         return self.outputs[0]
 
     @property
+    def has_effect(self) -> bool:
+        """Whether the world outside notices it, or anything in its blocks."""
+        return self.op.has_ordered_effect or any(n.has_effect for b in self.blocks for n in b.nodes)
+
+    @property
     def scope(self) -> str:
         """The module path, such as Net/Sequential[features]/Linear[0]."""
         return self.origin.scope
@@ -267,12 +272,14 @@ def rebuild(
     return builder.build(evaluate(graph, graph.inputs, apply))
 
 
-def used(graph: Graph) -> tuple[list[Node], set[Value]]:
-    """Nodes that outputs depend on, in order, and the values that they read or the graph returns."""
+def used(graph: Graph, effects: bool = False) -> tuple[list[Node], set[Value]]:
+    """Nodes that outputs depend on, in order, and the values that they read or the graph returns. `effects`: and those that
+    nodes with effects depend on.
+    """
     needed = set(graph.outputs)
     kept = []
     for node in reversed(graph.nodes):
-        if any(v in needed for v in node.outputs):
+        if any(v in needed for v in node.outputs) or (effects and node.has_effect):
             kept.append(node)
             needed.update(node.inputs)
     kept.reverse()

@@ -111,7 +111,7 @@ class _Parser:
             self._open(reader)
         elif not self.stack:
             reader.fail("expected 'graph('")
-        elif reader.looking_at("%"):
+        elif reader.looking_at("%") or reader.looking_at("= "):
             self._node(reader, self.stack[-1])
         elif reader.accept("return ("):
             self._return(reader, self.stack[-1])
@@ -157,11 +157,12 @@ class _Parser:
         if graph.outputs is not None:
             reader.fail("expected '}' after 'return'")
         results: list[tuple[str, Value]] = []
-        while not results or reader.accept(", "):
-            name = reader.value_name()
-            reader.expect(" : ")
-            results.append((name, Value(reader.type())))
-        reader.expect(" = ")
+        if not reader.accept("= "):  # of a node without results, there for its effect
+            while not results or reader.accept(", "):
+                name = reader.value_name()
+                reader.expect(" : ")
+                results.append((name, Value(reader.type())))
+            reader.expect(" = ")
         op = find(word := reader.word("the name of an operator"))
         if op is None:
             reader.position -= len(word)

@@ -78,7 +78,8 @@ def line(node: Node, known: Names, array: FormatArray = array_text) -> str:
     }
     attrs = ", ".join(f"{k}={_attribute_text(v, array)}" for k, v in shown.items())
     operands = ", ".join("%" + known.get(v, "?") for v in node.inputs)
-    text = f"{results} = {node.op.name}{f'[{attrs}]' if attrs else ''}({operands})"
+    given = f"{results} = " if results else "= "
+    text = f"{given}{node.op.name}{f'[{attrs}]' if attrs else ''}({operands})"
     origin = node.origin
     if origin.scope:
         text += f", scope: {scope_text(origin.scope)}"

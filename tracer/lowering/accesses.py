@@ -5,22 +5,21 @@ Knows where values lie and which positions texts ask for. Must not know the orde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ops.compute import Gather, Reduction, Scalar
-from ops.movement import contiguous_strides
+from ops.compute import Gather, Reduction, Scalar, contiguous_strides
 from tracer.ir.graph import Value
 from tracer.lowering.axes import Atom, Dims
-from tracer.lowering.groups import Group, Shape, Step
+from tracer.lowering.groups import PartialFold, Shape, Step
 from tracer.lowering.layout import Buffer, Layout
 
 Role = Literal["in", "out", "inout", "partial"]
 
 
 @dataclass(slots=True)
-class Access:
+class OperandAccess:
     """A buffer as an operand sees it: strides of each atom (0 where absent), a static byte offset."""
 
     name: str
@@ -33,8 +32,8 @@ class Access:
 
 
 class Accesses:
-    """The accesses of a group's kernel. `layout(v)`: where a value lies; `literal(v)`: the value of a 0-d constant, else None;
-    `buffers`: of folds that other kernels finish, by fold step.
+    """The accesses of the kernel of some steps. `layout(v)`: where a value lies; `literal(v)`: the value of a 0-d constant,
+    else None; `partials`: of the folds that other kernels finish, by step.
 
     Attributes: `all` of them in order; `loads`, names by value and map; `stores` by value; `gathers` with the operators' indices;
     `partials` by step; `position_strides`, for each position that a step's text uses the strides of atoms.
@@ -42,37 +41,37 @@ class Accesses:
 
     def __init__(
         self,
-        group: Group,
+        steps: Sequence[Step],
         shape: Shape,
         stored: set[Value],
         layout: Callable[[Value], Layout],
         literal: Callable[[Value], Any],
-        buffers: dict[Step, list[Buffer]],
+        partials: Mapping[Step, PartialFold],
     ) -> None:
-        self._group, self._shape, self._stored = group, shape, stored
-        self._layout, self._literal, self._buffers = layout, literal, buffers
-        self._made = {s.output for s in group.steps if s.output is not None}
-        self.all: list[Access] = []
+        self._steps, self._shape, self._stored = steps, shape, stored
+        self._layout, self._literal, self._left = layout, literal, partials
+        self._made = {s.output for s in steps if s.output is not None}
+        self.all: list[OperandAccess] = []
         self.loads: dict[tuple[Value, Dims], str] = {}
-        self.load_access: dict[str, Access] = {}
-        self.stores: dict[Value, Access] = {}
-        self.gathers: dict[Step, tuple[Access, tuple[Any, ...]]] = {}
-        self.partials: dict[Step, list[Access]] = {}
+        self.load_access: dict[str, OperandAccess] = {}
+        self.stores: dict[Value, OperandAccess] = {}
+        self.gathers: dict[Step, tuple[OperandAccess, tuple[Any, ...]]] = {}
+        self.partials: dict[Step, list[OperandAccess]] = {}
         self.position_strides: dict[Step, dict[str, dict[Atom, int]]] = {}
         self.moved = self._moved()
         self._collect()
 
-    def is_partial(self, access: Access) -> bool:
+    def is_partial(self, access: OperandAccess) -> bool:
         """Whether it is to partial results of a fold."""
         return any(access in group for group in self.partials.values())
 
     def _collect(self) -> None:
         made = self._made
-        for step in self._group.steps:
+        for step in self._steps:
             if step.kind == "finish":
                 assert step.fold is not None
                 self.partials[step] = [
-                    self.add(b.type.dtype, {}, "in", b, 0) for b in self._buffers[step.fold]
+                    self.add(b.type.dtype, {}, "in", b, 0) for b in self._left[step.fold].buffers
                 ]
                 continue
             for v, dims in zip(step.inputs, step.operands, strict=True):
@@ -93,11 +92,11 @@ class Accesses:
                     self.loads[(v, dims)] = name
                     self.load_access[name] = access
             self._collect_positions(step)
-            if step.kind in ("column", "split"):
+            if step.leaves_partials:
                 self.partials[step] = [
-                    self.add(b.type.dtype, {}, "partial", b, 0) for b in self._buffers[step]
+                    self.add(b.type.dtype, {}, "partial", b, 0) for b in self._left[step].buffers
                 ]
-        for step in self._group.steps:
+        for step in self._steps:
             made_here = step.output
             if made_here is not None and made_here in self._stored:
                 layout = self._layout(made_here)
@@ -108,7 +107,7 @@ class Accesses:
 
     def add(
         self, dtype: str, strides: dict[Atom, int], role: Role, buffer: Buffer, offset: int
-    ) -> Access:
+    ) -> OperandAccess:
         """An access, the one that there is if it reads the same."""
         for known in self.all:
             if (
@@ -120,7 +119,7 @@ class Accesses:
                 and not known.extra
             ):
                 return known
-        access = Access(f"a{len(self.all)}", dtype, strides, role, buffer, offset)
+        access = OperandAccess(f"a{len(self.all)}", dtype, strides, role, buffer, offset)
         self.all.append(access)
         return access
 
@@ -135,7 +134,7 @@ class Accesses:
                 stride *= atom.size
         return result
 
-    def _gather_access(self, step: Step, data: Value) -> tuple[Access, tuple[Any, ...]]:
+    def _gather_access(self, step: Step, data: Value) -> tuple[OperandAccess, tuple[Any, ...]]:
         compute = step.node.op.compute
         assert isinstance(compute, Gather)
         indices = compute.rule(
@@ -150,7 +149,9 @@ class Accesses:
                 for atom in reversed(step.result[index.axis]):
                     strides[atom] = strides.get(atom, 0) + stride
                     stride *= atom.size
-        access = Access(f"a{len(self.all)}", self.dtype(data), strides, "in", layout.buffer, offset)
+        access = OperandAccess(
+            f"a{len(self.all)}", self.dtype(data), strides, "in", layout.buffer, offset
+        )
         access.extra = tuple(
             (f"{access.name}_{k}", stride)
             for k, (index, stride) in enumerate(zip(indices, layout.strided.strides, strict=True))
@@ -209,7 +210,7 @@ class Accesses:
                 v = whole[v]
             return v
 
-        for step in self._group.steps:
+        for step in self._steps:
             carried = _carried(step)
             for k, v in enumerate(step.inputs):
                 if k not in carried:

@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Literal
 
-from codegen import gemm
-from codegen.cpu import compile as kernels
-from codegen.runtime import Program
-from ops.compute import Reduction, Replacement, Strided, View
-from ops.movement import contiguous_strides
+from codegen.spec.argument_block import partial_size
+from codegen.targets.target import CPU, PYTHON, Target, TargetProgram
+from ops.compute import Concatenation, Host, Reduction, Replacement, Scatter, Strided, View
 from ops.operator import lookup
 from ops.types import Type
-from tracer.ir.graph import Graph, GraphBuilder, Node, Value
+from tracer.core.config import CONFIG
+from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.axes import fresh
 from tracer.lowering.fuse import Fusion
-from tracer.lowering.groups import Group, Step
+from tracer.lowering.groups import Group, PartialFold, Shape, Step
 from tracer.lowering.layout import Buffer, Layout
+from tracer.lowering.libraries import LIBRARIES, library_call
 from tracer.lowering.placement import Placement
-from tracer.lowering.program import Memory, Planned
+from tracer.lowering.program import Planned, ProgramBuilder
 from tracer.lowering.scatter import scatter_bound
 from tracer.lowering.spaces import space
 from tracer.lowering.specify import Bound, Specifier
 from tracer.lowering.statements import LANE_DTYPES
 
-PARALLEL_ELEMENTS = 1 << 15  # a row of less work runs on the caller alone
-CHUNK_ELEMENTS = 1 << 14
+_CAST = lookup("Cast")
 
 
 class Lowering:
     """A graph of known sizes on its way to a program. `updates`: output number -> input number that receives it. `shared`:
-    numbers of outputs which, being inputs, need no memory of their own."""
+    numbers of outputs which, being inputs, need no memory of their own. `target`: where it shall run, here unless given."""
 
     def __init__(
-        self, graph: Graph, updates: Mapping[int, int], shared: Container[int] = ()
+        self,
+        graph: Graph,
+        updates: Mapping[int, int],
+        shared: Container[int] = (),
+        target: Target | None = None,
     ) -> None:
+        self.target = target or (CPU if CONFIG.compile else PYTHON)
         self.graph = graph
         self.updates = dict(updates)
-        self.partials: dict[Step, list[Buffer]] = {}
-        self.reduced: dict[Step, int] = {}
-        self.modes: dict[Step, str] = {}
+        self.partials: dict[Step, PartialFold] = {}
         self.planned: list[Planned] = []
         started = time.perf_counter()
         self.fusion = Fusion(graph)
@@ -47,7 +51,7 @@ class Lowering:
         for group in self.fusion.groups:
             self._group(group)
         self._finish_outputs()
-        self.memory = Memory(graph, self.places, self.planned)
+        self.memory = ProgramBuilder(graph, self.places, self.planned, self.target)
         self.lower_seconds = time.perf_counter() - started
         started = time.perf_counter()
         self.program = self._compile()
@@ -63,118 +67,101 @@ class Lowering:
         """The program's slots of outputs that get memory of their own, by number."""
         return self.memory.output_slots
 
-    def _compile(self) -> Program:
+    def _compile(self) -> TargetProgram:
         """The program: every kernel compiled or loaded."""
         rows = [row for planned in self.planned for row in self.memory.rows(planned)]
-        return Program(rows, self.memory.workspace_slot + 1)
+        return self.target.program(rows, self.memory.workspace_slot + 1)
 
     # ---- groups
     def _group(self, group: Group) -> None:
-        if group.kind in ("view", "empty"):
-            if group.kind == "empty":
-                for v in group.node.outputs:  # type: ignore[union-attr]
-                    self.places.buffer(v)
-            elif group.node is not None and group.node.outputs[0] not in self.fusion.aliases:
-                self._copied_view(group.node)
-            return
-        getattr(self, f"_{group.kind}")(group)
+        node = group.node
+        if node is None:
+            self._kernel(group)
+        elif group.is_empty:
+            for v in node.outputs:
+                self.places.buffer(v)
+        elif type(node.op.compute) in LIBRARIES:
+            self._library(node)
+        elif type(node.op.compute) in EMITTERS:
+            EMITTERS[type(node.op.compute)](self, node)
+        else:
+            raise AssertionError(
+                f"no kernel computes {node.op.name} with {len(node.outputs)} results"
+            )
 
     def _kernel(self, group: Group) -> None:
         stored = self.fusion.stored(group.steps)
-        if not stored and not any(s.kind in ("column", "split") for s in group.steps):
+        if not stored and not any(s.leaves_partials for s in group.steps):
             return
         shape = space(group.steps, stored)
         assert not isinstance(shape, str), shape
         for step in group.steps:
-            if step.kind in ("column", "split"):
-                compute = step.node.op.compute
-                assert isinstance(compute, Reduction)
-                folding = compute.folding(step.node.inputs[0].type, step.node.outputs[0].type)
-                self.partials[step] = [
-                    Buffer(Type(LANE_DTYPES[d]), "work") for _, d in folding.state
-                ]
-                self.modes[step] = "columns" if step.kind == "column" else "split"
-                count = 1
-                for atom in shape.rows if step.kind == "column" else shape.inner:
-                    count *= atom.size
-                self.reduced[step] = count
-        specifier = Specifier(
-            group,
+            if step.leaves_partials:
+                self.partials[step] = _partial_fold(step, shape)
+        bound = Specifier(
+            group.steps,
             shape,
             stored,
             self.places.layout,
             self.places.literal,
             self.places.number,
             self.partials,
-            self.reduced,
-            self.modes,
-            _kernel_name(group),
-        )
-        self._add_bound(specifier.run(), group)
-
-    def _add_bound(self, bound: Bound, group: Group) -> None:
-        spec, schedule = bound.spec, bound.schedule
-        count = kernels.count(spec, schedule, bound.sizes)
+            self.target.schedule,
+            _kernel_name(group.steps),
+        ).run()
         for step in group.steps:
-            for buffer in self.partials.get(step, ()) if step.kind in ("column", "split") else ():
-                buffer.type = Type(
-                    buffer.type.dtype, (kernels.partial_size(spec, schedule, bound.sizes),)
-                )
-        reads = [
-            b
-            for (b, _), o in zip(bound.operands, spec.operands, strict=True)
-            if o.role in ("in", "inout")
-        ]
-        writes = [
-            b for (b, _), o in zip(bound.operands, spec.operands, strict=True) if o.role != "in"
-        ]
-        planned = Planned("kernel", spec.name, group.nodes, reads, writes, bound, count=count)
-        planned.chunk = _chunk(bound, count)
-        self.planned.append(planned)
+            for buffer in self.partials[step].buffers if step.leaves_partials else ():
+                size = partial_size(bound.spec, bound.schedule, bound.sizes)
+                buffer.type = Type(buffer.type.dtype, (size,))
+        self._add_bound(bound, group.nodes)
+
+    def _add_bound(self, bound: Bound, nodes: list[Node]) -> None:
+        operands = list(zip(bound.operands, bound.spec.operands, strict=True))
+        reads = [buffer for (buffer, _), o in operands if o.role in ("in", "inout")]
+        writes = [buffer for (buffer, _), o in operands if o.role != "in"]
+        self.planned.append(Planned("kernel", bound.spec.name, nodes, reads, writes, bound))
 
     def _copy_to(self, v: Value, target: Layout, name: str = "copy") -> None:
         """A kernel that writes a value to a place of the same shape."""
-        builder = GraphBuilder()
-        source = builder.input(v.type.strong())
-        builder.emit(lookup("Cast"), (source,), {"to": v.type.dtype})
-        node = builder.nodes[0]
-        node = Node(node.op, (v,), node.attrs, node.outputs)
-        group = Group("kernel", node=None)
-        result = fresh(target.strided.shape)
-        group.steps = [Step(node, "map", (result,), result)]
-        stored = {node.outputs[0]}
-        shape = space(group.steps, stored)
+        made, axes = Value(v.type.strong()), fresh(target.strided.shape)
+        node = Node(_CAST, (v,), _CAST.normalize({"to": v.type.dtype}), (made,))
+        steps, layouts = (
+            [Step(node, "map", (axes,), axes)],
+            {v: self.places.layout(v), made: target},
+        )
+        shape = space(steps, {made})
         assert not isinstance(shape, str)
-        layouts = {v: self.places.layout(v), node.outputs[0]: target}
-        specifier = Specifier(
-            group,
+        # constants are read too, not written into the text: kernels of them are one
+        read, literal = layouts.__getitem__, _no_literal
+        bound = Specifier(
+            steps,
             shape,
-            stored,
-            layouts.__getitem__,
-            lambda _: None,  # constants are read too: their kernels are one
+            {made},
+            read,
+            literal,
             self.places.number,
             {},
-            {},
-            {},
+            self.target.schedule,
             f"k_{name}",
-        )
-        self._add_bound(specifier.run(), group)
+        ).run()
+        self._add_bound(bound, [node])
 
     def _start_from(self, v: Value, out: Layout) -> None:
         """The elements that a result starts from, unless it has their memory."""
         if not self.places.layout(v).is_at(out):
             self._copy_to(v, out, "kept")
 
-    def _copied_view(self, node: Node) -> None:
+    def _view(self, node: Node) -> None:
         """A view that strides cannot express, because of how its operand lies: the operand is copied first."""
         v, out = node.inputs[0], node.outputs[0]
-        shape = tuple(map(int, v.type.shape))
-        plain = Strided(shape, contiguous_strides(shape))
+        if out in self.fusion.aliases:
+            return  # only another layout
+        plain = Strided.row_major(v.type.shape)
         assert isinstance(node.op.compute, View)
         view = node.op.compute.rule(plain, tuple(map(int, out.type.shape)), node.attrs)
         assert view is not None, node
         target = self.places.layout(out)
-        if not view.offset and Layout(target.buffer, view).is_contiguous and target.is_contiguous:
+        if not view.offset and view.is_row_major and target.strided.is_row_major:
             self._copy_to(v, Layout(target.buffer, plain), "view")
             return
         whole = Value(v.type.strong())
@@ -184,10 +171,8 @@ class Lowering:
         self.places.arranged[piece] = view
         self._copy_to(piece, target, "view")
 
-    def _copy(self, group: Group) -> None:
-        """Concatenation: each operand into its part of the result."""
-        node = group.node
-        assert node is not None
+    def _concatenation(self, node: Node) -> None:
+        """Each operand into its part of the result."""
         out = self.places.layout(node.outputs[0])
         axis = node.attrs["axis"] % node.outputs[0].type.rank
         start = 0
@@ -200,10 +185,9 @@ class Lowering:
                 )
             start += shape[axis]
 
-    def _replacement(self, group: Group) -> None:
+    def _replacement(self, node: Node) -> None:
         """Operand 0, then operand 1 over its part."""
-        node = group.node
-        assert node is not None and isinstance(node.op.compute, Replacement)
+        assert isinstance(node.op.compute, Replacement)
         (x, part), out = node.inputs, self.places.layout(node.outputs[0])
         self._start_from(x, out)
         shape = tuple(map(int, part.type.shape))
@@ -212,115 +196,89 @@ class Lowering:
             if not self.places.layout(part).is_at(where):
                 self._copy_to(part, where, "replaced")
 
-    def _contraction(self, group: Group) -> None:
-        node = group.node
-        assert node is not None
-        a, b, c = (self.places.layout(v) for v in (*node.inputs, *node.outputs))
-        rank = len(c.strided.shape)
-        batch = c.strided.shape[:-2]
-
-        def matrix(layout: Layout) -> gemm.Layout:
-            shape, strides = layout.strided.shape, layout.strided.strides
-            lead = rank - len(shape)
-            own = tuple(0 if d == 1 else s for d, s in zip(shape[:-2], strides[:-2], strict=True))
-            return gemm.Layout(strides[-2], strides[-1], (0,) * lead + own)
-
-        problem = gemm.Problem(
-            m=c.strided.shape[-2],
-            n=c.strided.shape[-1],
-            k=a.strided.shape[-1],
-            dtype=node.outputs[0].type.dtype,
-            a=matrix(a),
-            b=matrix(b),
-            c=matrix(c),
-            batch=batch,
+    def _library(self, node: Node) -> None:
+        inputs = [self.places.layout(v) for v in node.inputs]
+        outputs = [self.places.layout(v) for v in node.outputs]
+        call = library_call(self.target, node, inputs, outputs)
+        planned = Planned(
+            "library",
+            call.library.name,
+            [node],
+            [x.buffer for x in inputs],
+            [y.buffer for y in outputs],
+            library=call,
         )
-        plan = gemm.plan(problem)
-        work = Buffer(Type("uint8", (plan.workspace,)), "work")
-        planned = Planned("library", "matmul", [node], [a.buffer, b.buffer], [c.buffer])
-        if plan.workspace:
-            planned.writes.append(work)
-        planned.rows = [(plan, {"a": a, "b": b, "c": c}, work)]
+        if call.plan.workspace:
+            planned.writes.append(call.workspace)
         self.planned.append(planned)
 
-    def _scatter(self, group: Group) -> None:
-        node = group.node
-        assert node is not None
+    def _scatter(self, node: Node) -> None:
         out = self.places.layout(node.outputs[0])
         self._start_from(node.inputs[0], out)
         bound = scatter_bound(node, self.places.layout, self.places.number, out)
         if bound is not None:
-            self._add_bound(bound, bound.group)
+            self._add_bound(bound, [node])
 
-    def _host(self, group: Group) -> None:
-        node = group.node
-        assert node is not None
+    def _host(self, node: Node) -> None:
         layouts = [self.places.layout(v) for v in node.inputs]
         outs = [self.places.layout(v) for v in node.outputs]
-        planned = Planned(
-            "host", node.op.name, [node], [x.buffer for x in layouts], [y.buffer for y in outs]
+        reads, writes = [x.buffer for x in layouts], [y.buffer for y in outs]
+        self.planned.append(
+            Planned("host", node.op.name, [node], reads, writes, host=(node, layouts, outs))
         )
-        planned.call = (node, layouts, outs)
-        self.planned.append(planned)
 
     def _finish_outputs(self) -> None:
         """Outputs that no kernel wrote to their place: views, inputs, values returned twice."""
-        late: list[tuple[int, Value, Buffer]] = []
+        late: list[
+            tuple[Value, Layout]
+        ] = []  # what is written when all that reads its target has run
         for number, v in self.places.copies:
-            if number in self.updates:
-                if self.places.base(v)[0] in self.graph.inputs:
-                    temporary = Buffer(v.type.strong(), "work")
-                    self._copy_to(v, Layout.contiguous(temporary), "keep")
-                    late.append((number, v, temporary))
-                else:
-                    late.append((number, v, self.places.layout(v).buffer))
-            else:
+            if number not in self.updates:
                 buffer = Buffer(v.type.strong(), "output", number)
                 self.places.output_buffers[number] = buffer
                 if 0 not in v.type.shape:
                     self._copy_to(v, Layout.contiguous(buffer), "output")
-        for number, v, temporary in late:
-            target = self.places.buffers[self.graph.inputs[self.updates[number]]]
-            if 0 in v.type.shape:
-                continue
-            if self.places.base(v)[0] in self.graph.inputs:
-                kept = Value(v.type.strong())
-                self.places.buffers[kept] = temporary
-                self._copy_to(kept, Layout.contiguous(target), "update")
-            else:
-                self._copy_to(v, Layout.contiguous(target), "update")
+            elif 0 not in v.type.shape:
+                target = self.places.buffers[self.graph.inputs[self.updates[number]]]
+                if self.places.base(v)[0] in self.graph.inputs:  # which may be written before
+                    kept = Value(v.type.strong())
+                    self.places.buffers[kept] = Buffer(kept.type, "work")
+                    self._copy_to(v, self.places.layout(kept), "keep")
+                    v = kept
+                late.append((v, Layout.contiguous(target)))
+        for v, place in late:
+            self._copy_to(v, place, "update")
 
 
-def _chunk(bound: Bound, count: int) -> int:
-    """How many of a row's tasks one thread takes at a time. Never changes a bit."""
-    inner = bound.sizes.get("r", 1)
-    mode = bound.schedule.mode
-    if mode == "scatter":
-        return 1 if count > 1 else max(count, 1)
-    if mode == "flat":
-        total, each = count, 1
-    elif mode == "split":
-        each = min(inner, 4096)
-        total = each * count
-    elif mode == "columns":
-        rows = 1
-        for axis in bound.spec.rows:
-            rows *= bound.sizes[axis.name]
-        each = max(1, inner * rows // max(count, 1))
-        total = each * count
-    else:
-        each = max(1, inner)
-        total = each * count
-    if total < PARALLEL_ELEMENTS:
-        return max(count, 1)
-    chunk = max(16 if bound.schedule.swap else 1, CHUNK_ELEMENTS // each)
-    return -(-chunk // 16) * 16 if mode == "flat" else chunk
+# What nodes that are no part of a fused kernel become, by compute kind; see `LIBRARIES` too.
+EMITTERS: dict[type, Callable[[Lowering, Node], None]] = {
+    View: Lowering._view,
+    Concatenation: Lowering._concatenation,
+    Replacement: Lowering._replacement,
+    Scatter: Lowering._scatter,
+    Host: Lowering._host,
+}
 
 
-def _kernel_name(group: Group) -> str:
+def _no_literal(v: Value) -> None:
+    """Of no value."""
+
+
+def _partial_fold(step: Step, shape: Shape) -> PartialFold:
+    """What a fold leaves to another kernel; the buffers' size is known with the schedule."""
+    compute = step.node.op.compute
+    assert isinstance(compute, Reduction)
+    folding = compute.folding(step.node.inputs[0].type, step.node.output.type)
+    buffers = [Buffer(Type(LANE_DTYPES[d]), "work") for _, d in folding.state]
+    folded = shape.rows if step.kind == "column" else shape.inner
+    mode: Literal["columns", "split"] = "columns" if step.kind == "column" else "split"
+    return PartialFold(buffers, math.prod(a.size for a in folded), mode)
+
+
+def _kernel_name(steps: Sequence[Step]) -> str:
     """A readable name from the operators in the kernel."""
     names: list[str] = []
-    for step in group.steps:
+    for step in steps:
         if step.kind == "view":
             continue
         name = step.node.op.name.lower().replace(".", "_")

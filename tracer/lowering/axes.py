@@ -7,12 +7,12 @@ kernel are nothing but maps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from ops.compute import Strided, View
-from ops.movement import contiguous_strides
 from ops.types import Type
 
 
@@ -107,17 +107,15 @@ def view_maps(node: Any, operand: Type, result: Type) -> tuple[Dims, Dims] | Non
     Found by asking the operator where a contiguous buffer's elements go, and cutting both sides at common boundaries.
     """
     assert isinstance(node.op.compute, View)
-    shape: tuple[int, ...] = tuple(operand.shape)  # type: ignore[arg-type]
-    strides = contiguous_strides(shape)
+    whole = Strided.row_major(operand.shape)
+    shape, strides = whole.shape, whole.strides
     target: tuple[int, ...] = tuple(result.shape)  # type: ignore[arg-type]
     if 0 in shape or 0 in target:
         return None
-    layout = node.op.compute.rule(Strided(shape, strides), target, node.attrs)
+    layout = node.op.compute.rule(whole, target, node.attrs)
     if layout is None or layout.offset or any(s < 0 for s in layout.strides):
         return None
-    total = 1
-    for d in shape:
-        total *= d
+    total = math.prod(shape)
     spans = [(s, s * d) for d, s in zip(shape, strides, strict=True) if d != 1]
     moved = [(s, s * d) for d, s in zip(target, layout.strides, strict=True) if d != 1 and s]
     bounds = sorted({1, total, *(b for span in spans + moved for b in span)})

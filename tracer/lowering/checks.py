@@ -13,7 +13,7 @@ import numpy as np
 
 from codegen.runtime.memory_pool import allocate
 from ops.compute import Gather, Host, Scatter
-from ops.errors import BoundsError, ShapeError, TracerError
+from ops.errors import ArgumentError, BoundsError, ShapeError, TracerError
 from tracer.ir.graph import Graph, GraphBuilder, Node, Value, used
 
 
@@ -111,6 +111,13 @@ def index_tests(graph: Graph) -> tuple[Graph, list[tuple[Node, int]]] | None:
         return None
     whole = builder.build(outputs)
     nodes, _ = used(whole)
+    for node in nodes:
+        if node.has_effect:
+            where = f"\n  at {node.source}" if node.source else ""
+            raise ArgumentError(
+                f"{node.op.name}: an index follows from its result; indices are tested before the program runs, and "
+                f"{node.op.effect.name if node.op.effect else 'its effect'} would happen twice{where}"
+            )
     return Graph(whole.inputs, tuple(nodes), whole.outputs, whole.input_names, whole.name), tested
 
 

@@ -2,7 +2,7 @@
 
 Nodes are taken in order; each starts a group of its own and is merged with the groups of its producers where the maps of the
 values between them unify, the space of the merged group has a form that a kernel can run, and no path leads out of the group and
-back (see `tracer.lowering.spaces` and `order`).
+back (see `tracer.lowering.spaces` and `order`). Nodes with effects keep their order and stay alone.
 """
 
 from __future__ import annotations
@@ -10,20 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from ops.compute import (
-    Composite,
-    Concatenation,
-    Constant,
-    Contraction,
-    Control,
-    Host,
-    Replacement,
-    Scatter,
-    Size,
-    Strided,
-    View,
-)
-from ops.movement import contiguous_strides
+from ops.compute import Composite, Constant, Control, Size, Strided, View
 from tracer.ir.graph import Graph, Node, Value
 from tracer.lowering.axes import Dims, Substitution, atoms_of, replace, unify
 from tracer.lowering.groups import Cut, Group, Shape, Step, substituted
@@ -31,14 +18,6 @@ from tracer.lowering.order import Order
 from tracer.lowering.spaces import space, unsound
 from tracer.lowering.steps import steps_of
 
-ALONE = {  # the kinds of groups of one node
-    Contraction: "contraction",
-    Concatenation: "copy",
-    Replacement: "replacement",
-    Scatter: "scatter",
-    Host: "host",
-    View: "view",
-}
 MOST_NODES = 64  # of one kernel: keeps compile time linear in the graph's size
 
 
@@ -55,6 +34,7 @@ class Fusion:
         self.aliases = _aliases(graph)
         self._groups: list[Group] = []
         self._order: Order[Group] = Order()
+        self._last_effect: Group | None = None
         for node in graph.nodes:
             for v in node.inputs:
                 self.consumers.setdefault(v, []).append(node)
@@ -72,24 +52,24 @@ class Fusion:
         if isinstance(compute, Composite | Control):
             raise AssertionError(f"{node.op.name} must be expanded before fusion")
         if any(d == 0 for v in node.outputs for d in v.type.shape):
-            self._alone("empty", node, number)
+            self._alone(node, number)
             return
         steps = steps_of(node, number)
         if steps is None:
-            if type(compute) not in ALONE:
-                raise AssertionError(
-                    f"no kernel computes {node.op.name} with {len(node.outputs)} results"
-                )
-            self._alone(ALONE[type(compute)], node, number)
+            self._alone(node, number)
             return
         for step in steps:
             self._place(step, number)
 
-    def _alone(self, kind: str, node: Node, number: int) -> None:
-        group = Group(kind, node=node, first=number, last=number)
+    def _alone(self, node: Node, number: int) -> None:
+        group = Group(node=node, first=number, last=number)
         group.producers = self._producers(
             self.aliases.get(v, (v,))[0] for v in node.inputs
         )  # a view is only a layout here
+        if node.has_effect:  # behind the one before, as if it read from it
+            if self._last_effect is not None:
+                group.producers.add(self._last_effect)
+            self._last_effect = group
         group.depth = _below(group.producers)
         self._register(group, node.outputs)
 
@@ -104,7 +84,7 @@ class Fusion:
 
     def _place(self, step: Step, number: int) -> None:
         """Give a step a group, merged with its producers' where possible."""
-        group = Group("kernel", [step], first=number, last=number)
+        group = Group([step], first=number, last=number)
         group.note_plain()
         group.producers = self._producers(step.inputs)
         if step.fold is not None:
@@ -128,7 +108,7 @@ class Fusion:
     # ---- merging
     def _try(self, producer: Group, consumer: Group) -> bool:
         """Merge a producer's group with its consumer's; a reason is noted when that is not possible."""
-        if producer.kind != "kernel":
+        if producer.node is not None:
             return False
         reason = self._merge(producer, consumer)
         if reason:
@@ -244,7 +224,7 @@ class Fusion:
         """Merge kernels of one space that read the same values in one arrangement, so that these are read once."""
         readers: dict[Value, dict[Group, None]] = {}
         for group in self._groups:
-            if group.merged is not None or group.kind != "kernel":
+            if group.merged is not None or group.node is not None:
                 continue
             made = {s.output for s in group.steps}
             for step in group.steps:
@@ -285,7 +265,7 @@ class Fusion:
         for group in self._groups:
             if (
                 group.merged is None
-                and group.kind == "kernel"
+                and group.node is None
                 and any(s.fold is not None for s in group.steps)
             ):
                 source = next(
@@ -340,8 +320,7 @@ def _aliases(graph: Graph) -> dict[Value, tuple[Value, Strided]]:
         if not isinstance(node.op.compute, View):
             continue
         v = node.inputs[0]
-        shape: tuple[int, ...] = tuple(int(d) for d in v.type.shape)
-        base, layout = result.get(v, (v, Strided(shape, contiguous_strides(shape))))
+        base, layout = result.get(v) or (v, Strided.row_major(v.type.shape))
         target = tuple(int(d) for d in node.outputs[0].type.shape)
         found = node.op.compute.rule(layout, target, node.attrs)
         if found is not None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
+from ops.compute import Compute
 from tracer.ir.graph import Node, Value
 from tracer.lowering.axes import Atom, Dims, Substitution, atoms_of, replace
+from tracer.lowering.layout import Buffer
+
+StepKind = Literal["map", "view", "point", "row", "column", "split", "finish"]
 
 
 @dataclass(eq=False, slots=True)
@@ -13,16 +18,26 @@ class Step:
     """One node in a group, with the maps of its operands and its result.
 
     `kind`: "map" (element by element), "view" (nothing to do), "point" (a fold over axes of size 1), "row" (a fold over the
-    inner axis), "column" and "split" (folds whose partial results another kernel finishes), "finish" (of one of those). `fold`:
-    the step that "finish" finishes.
+    inner axis), "column" (a fold over the rows), "split" (a fold of everything), "finish" (of one of the last two, which leave
+    partial results to another kernel). `fold`: the step that "finish" finishes.
     """
 
     node: Node
-    kind: str
+    kind: StepKind
     operands: tuple[Dims | None, ...]
     result: Dims
     fold: Step | None = None
     index: int = 0
+
+    @property
+    def is_fold(self) -> bool:
+        """Whether it loops over elements that become one."""
+        return self.kind in ("row", "column", "split")
+
+    @property
+    def leaves_partials(self) -> bool:
+        """Whether it is a fold that another kernel finishes."""
+        return self.kind in ("column", "split")
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -32,14 +47,13 @@ class Step:
     @property
     def output(self) -> Value | None:
         """What it makes; a fold that another kernel finishes makes nothing yet."""
-        return None if self.kind in ("column", "split") else self.node.outputs[0]
+        return None if self.leaves_partials else self.node.outputs[0]
 
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """Steps that share a kernel, or one node that is no kernel (`kind` see `fuse.ALONE`)."""
+    """Steps that share a kernel, or one `node` that no fused kernel computes."""
 
-    kind: str
     steps: list[Step] = field(default_factory=list)
     node: Node | None = None
     producers: set[Group] = field(default_factory=set)
@@ -75,9 +89,34 @@ class Group:
         return group
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it is a node whose results have no elements, so that nothing runs."""
+        node = self.node
+        return (
+            node is not None
+            and any(0 in v.type.shape for v in node.outputs)
+            and not node.has_effect
+        )
+
+    @property
+    def compute(self) -> Compute | None:
+        """How its one node computes; None of a kernel, and where nothing runs."""
+        return None if self.node is None or self.is_empty else self.node.op.compute
+
+    @property
     def nodes(self) -> list[Node]:
         """The nodes of all steps, or the one node."""
         return [self.node] if self.node is not None else [s.node for s in self.steps]
+
+
+@dataclass(frozen=True, slots=True)
+class PartialFold:
+    """What a fold leaves that another kernel finishes: `buffers`, one for each state; of how many elements each result is folded
+    (`count`); the mode of the kernel that folds them."""
+
+    buffers: list[Buffer]
+    count: int
+    mode: Literal["columns", "split"]
 
 
 @dataclass(frozen=True, slots=True)

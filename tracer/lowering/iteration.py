@@ -5,28 +5,34 @@ Knows accesses and shapes. Must not know statements.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
 from codegen.spec.kernel_spec import Axis, Operand
-from tracer.lowering.accesses import Access, Accesses
+from tracer.lowering.accesses import Accesses, OperandAccess
 from tracer.lowering.axes import Atom, Dims
-from tracer.lowering.groups import Group, Shape, Step
+from tracer.lowering.groups import PartialFold, Shape, Step
 
 SMALL_INNER = 16  # a shorter innermost axis is joined with the others
 Mode = Literal["rows", "flat", "split", "columns"]
 
 
 class Iteration:
-    """The axes of a group's kernel. `reduced`: for fold steps that other kernels finish, how many elements each folds.
+    """The axes of the kernel of some steps. `partials`: of the folds that other kernels finish, by step.
 
     Attributes: `row_axes` and `inner_parts`, (name, atoms) pairs; `has_inner`; `sizes` by name; `flat`: one loop over everything.
     """
 
     def __init__(
-        self, group: Group, shape: Shape, accesses: Accesses, reduced: dict[Step, int]
+        self,
+        steps: Sequence[Step],
+        shape: Shape,
+        accesses: Accesses,
+        partials: Mapping[Step, PartialFold],
     ) -> None:
-        self._group, self._shape, self._accesses, self._reduced = group, shape, accesses, reduced
+        self._steps, self._shape, self._accesses, self._partials = steps, shape, accesses, partials
         self._collapse()
 
     def _collapse(self) -> None:
@@ -53,16 +59,13 @@ class Iteration:
 
         rows, inner = (joined(atoms) for atoms in self._in_memory_order())
         self.flat = False
-        folds = any(s.kind in ("row", "column", "split") for s in self._group.steps)
-        finishing = any(s.kind == "finish" for s in self._group.steps)
+        folds = any(s.is_fold for s in self._steps)
+        finishing = any(s.kind == "finish" for s in self._steps)
         if not folds and not rows:
             if len(inner) == 1:
                 self.flat = True
             elif len(inner) > 1:
-                last = 1
-                for atom in inner[-1]:
-                    last *= atom.size
-                if last >= SMALL_INNER and not finishing:
+                if _size(inner[-1]) >= SMALL_INNER and not finishing:
                     rows, inner = inner[:-1], inner[-1:]
                 else:
                     self.flat = True
@@ -80,14 +83,15 @@ class Iteration:
         for name, group in self.inner_parts:
             self.sizes[name] = _size(group)
         self.row_atoms = {a for _, group in self.row_axes for a in group}
-        for step in self._group.steps:
+        for step in self._steps:
             if step.kind == "finish":
                 assert step.fold is not None
-                self.sizes[f"k{self._reduced[step.fold]}"] = self._reduced[step.fold]
+                count = self._partials[step.fold].count
+                self.sizes[f"k{count}"] = count
 
     def _in_memory_order(self) -> tuple[tuple[Atom, ...], tuple[Atom, ...]]:
         """Rows and inner axis, their atoms in the order in which results lie in memory where no fold fixes another."""
-        kinds = {s.kind for s in self._group.steps}
+        kinds = {s.kind for s in self._steps}
         rows, inner = self._shape.rows, self._shape.inner
         if kinds & {"finish", "column", "split"}:
             return rows, inner
@@ -110,7 +114,7 @@ class Iteration:
         axes += [Axis(name, "reduced") for name in self.sizes if name.startswith("k")]
         return tuple(axes)
 
-    def index(self, access: Access) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def index(self, access: OperandAccess) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Names of the axes that an access runs over, and its strides there."""
         if access.role == "partial" or self._accesses.is_partial(access):
             return (), ()
@@ -143,7 +147,7 @@ class Iteration:
                 return None
         return strides.get(atoms[-1], 0)
 
-    def operand(self, access: Access) -> Operand:
+    def operand(self, access: OperandAccess) -> Operand:
         """An access as an operand of the specification."""
         if access.role == "partial" or self._accesses.is_partial(access):
             return Operand(access.name, access.dtype, (1,), access.role)
@@ -152,8 +156,8 @@ class Iteration:
         return Operand(access.name, access.dtype, strides, access.role)
 
     def mode(self) -> Mode:
-        """What the kernel's range counts, see `codegen.spec.Schedule`."""
-        kinds = {s.kind for s in self._group.steps}
+        """What the kernel's range counts, see `codegen.spec.kernel_spec.Schedule`."""
+        kinds = {s.kind for s in self._steps}
         if "column" in kinds:
             return "columns"
         if "split" in kinds:
@@ -170,7 +174,4 @@ class Iteration:
 
 
 def _size(atoms: list[Atom]) -> int:
-    size = 1
-    for atom in atoms:
-        size *= atom.size
-    return size
+    return math.prod(a.size for a in atoms)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ops.compute import Strided
-from ops.movement import contiguous_strides
 from ops.types import Type
 
 
@@ -37,8 +36,7 @@ class Layout:
     @staticmethod
     def contiguous(buffer: Buffer) -> Layout:
         """The whole buffer, row-major."""
-        shape: tuple[int, ...] = tuple(int(d) for d in buffer.type.shape)
-        return Layout(buffer, Strided(shape, contiguous_strides(shape)))
+        return Layout(buffer, Strided.row_major(buffer.type.shape))
 
     def is_at(self, other: Layout) -> bool:
         """Whether the elements are those of another one, each in its place."""
@@ -51,13 +49,4 @@ class Layout:
                 d == 1 or s == t
                 for d, s, t in zip(mine.shape, mine.strides, theirs.strides, strict=True)
             )
-        )
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether the elements are one row-major piece."""
-        wanted = contiguous_strides(self.strided.shape)
-        return all(
-            d == 1 or s == w
-            for d, s, w in zip(self.strided.shape, self.strided.strides, wanted, strict=True)
         )

@@ -11,8 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ops.compute import Constant, Replacement, Size, Strided, View
-from ops.movement import contiguous_strides
+from ops.compute import (
+    Constant,
+    Contraction,
+    Replacement,
+    Scatter,
+    Size,
+    Strided,
+    View,
+    contiguous_strides,
+)
 from ops.operator import run_reference
 from ops.types import Type
 from tracer.ir.graph import Graph, Node, Value
@@ -94,7 +102,7 @@ class Placement:
         """
         around: dict[Value, set[int]] = {}  # the replacements that a value is a part of in the end
         for group in reversed(self._fusion.groups):
-            if group.kind != "replacement":
+            if not isinstance(group.compute, Replacement):
                 continue
             node = group.nodes[0]
             (x, part), result = node.inputs, node.outputs[0]
@@ -102,9 +110,8 @@ class Placement:
             buffer = self.buffers.get(base)
             if buffer is None or self.buffers.get(result) is not buffer or 0 in part.type.shape:
                 continue
-            assert isinstance(node.op.compute, Replacement)
             sizes = tuple(map(int, part.type.shape))
-            where = node.op.compute.rule(self.layout(result).strided, sizes, node.attrs)
+            where = group.compute.rule(self.layout(result).strided, sizes, node.attrs)
             source, seen = self.base(part)
             own = order[id(group)]
             later = {own} | around.get(result, set())
@@ -164,14 +171,14 @@ class Placement:
             return False  # the other elements are not there yet
         if any(r > own and r not in later for r in readers.get(base, ())):
             return False
-        if group.kind in ("replacement", "scatter"):
+        if isinstance(group.compute, Replacement | Scatter):
             node = group.nodes[0]
             return (
                 self.base(node.inputs[0])[0] is base
                 and self.layout(node.inputs[0]).is_at(place)
                 and all(self.base(v)[0] is not base for v in node.inputs[1:])
             )
-        return group.kind == "kernel" and self._reads_in_step(group, part, place, base)
+        return group.node is None and self._reads_in_step(group, part, place, base)
 
     def _reads_in_step(self, group: Group, part: Value, place: Layout, base: Value) -> bool:
         """Whether a kernel reads of a value only the element in whose place it writes its result."""
@@ -185,9 +192,7 @@ class Placement:
         if not reading:
             return True
         size = max(int(s.output.type.size) for s in group.steps if s.output is not None)
-        if int(part.type.size) != size or any(
-            s.kind in ("row", "column", "split") for s in group.steps
-        ):
+        if int(part.type.size) != size or any(s.is_fold for s in group.steps):
             return False
         wanted = Accesses.atom_strides(step.result, place)
         return all(
@@ -202,7 +207,7 @@ class Placement:
     ) -> Value | None:
         """For a group that changes elements of its first operand: the value whose memory its result may have, since nobody reads
         it afterwards."""
-        if group.kind not in ("replacement", "scatter"):
+        if not isinstance(group.compute, Replacement | Scatter):
             return None
         node = group.nodes[0]
         base, layout = self.base(node.inputs[0])
@@ -235,16 +240,13 @@ class Placement:
     @staticmethod
     def _is_whole(base: Value, layout: Strided) -> bool:
         """Whether a view shows all elements of a value in their order."""
-        return (
-            layout.offset == 0
-            and Layout(Buffer(base.type, ""), layout).is_contiguous
-            and int(base.type.size) == math.prod(layout.shape)
-        )
+        same_size = int(base.type.size) == math.prod(layout.shape)
+        return layout.offset == 0 and layout.is_row_major and same_size
 
     def _turned(self, base: Value, view: Strided) -> Strided | None:
         """How a matrix product must lie so that a permutation of it that is returned is row-major; None for other views."""
         group = self._fusion.group_of.get(base)
-        if group is None or group.find().kind != "contraction":
+        if group is None or not isinstance(group.find().compute, Contraction):
             return None
         shape = tuple(map(int, base.type.shape))
         old = contiguous_strides(shape)
@@ -270,7 +272,10 @@ class Placement:
         """For each value the positions of the groups that read its buffer, through views too."""
         result: dict[Value, list[int]] = {}
         for group in self._fusion.groups:
-            if group.kind == "view" and group.nodes[0].outputs[0] in self._fusion.aliases:
+            if (
+                isinstance(group.compute, View)
+                and group.nodes[0].outputs[0] in self._fusion.aliases
+            ):
                 continue  # only another layout
             for node in group.nodes:
                 for v in node.inputs:
@@ -295,9 +300,9 @@ class Placement:
             return False
         group = group.find()
         position = order[id(group)]
-        if group.kind != "kernel" or any(r > position for r in readers.get(target, ())):
+        if group.node is not None or any(r > position for r in readers.get(target, ())):
             return False
-        if any(s.kind in ("row", "column", "split") for s in group.steps):
+        if any(s.is_fold for s in group.steps):
             return position not in readers.get(target, ())
         size = max(int(s.output.type.size) for s in group.steps if s.output is not None)
         if int(v.type.size) != size and position in readers.get(target, ()):
@@ -340,8 +345,7 @@ class Placement:
                 return Layout(buffer, arranged)
             strided = self.through(base, v, arranged)
         if strided is None:
-            shape = tuple(map(int, v.type.shape))
-            strided = Strided(shape, contiguous_strides(shape))
+            strided = Strided.row_major(v.type.shape)
         return Layout(buffer, strided)
 
     def through(self, base: Value, v: Value, layout: Strided) -> Strided | None:

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from codegen import gemm
-from codegen.cpu import compile as kernels
 from codegen.errors import FunctionError
-from codegen.runtime import AddressOf, HostCall, Row, Slot
-from codegen.toolchain.kernel_store import Kernel
+from codegen.runtime import AddressOf, HostCall, Slot
+from codegen.runtime.library import WORKSPACE
+from codegen.spec.argument_block import argument_block
+from codegen.targets.target import Target
 from ops.compute import Host
 from ops.errors import ArgumentError, TracerError
 from ops.operator import run_reference
-from tracer.core.config import CONFIG
 from tracer.ir.graph import Graph, Node
 from tracer.lowering.layout import Buffer, Layout
+from tracer.lowering.libraries import LibraryCall
 from tracer.lowering.memory_plan import plan_memory
 from tracer.lowering.placement import Placement
 from tracer.lowering.specify import Bound
@@ -30,27 +30,28 @@ from tracer.lowering.specify import Bound
 
 @dataclass(slots=True)
 class Planned:
-    """One row, or several of one library call: what it runs, reads and writes."""
+    """One part of a plan: what it runs, reads and writes. `kind` says which of `bound` (a kernel of ours), `library` and `host`
+    (a node, where its operands and its results lie) there is."""
 
-    kind: str
+    kind: Literal["kernel", "library", "host"]
     name: str
     nodes: list[Node]
     reads: list[Buffer]
     writes: list[Buffer]
     bound: Bound | None = None
+    library: LibraryCall | None = None
+    host: tuple[Node, list[Layout], list[Layout]] | None = None
     text: str = ""
-    origin: str = ""
-    rows: list[Any] = field(default_factory=list)
-    chunk: int = 0
-    count: int = 0
-    call: Any = None
 
 
-class Memory:
-    """Where a planned program's buffers are when it runs. `workspace`: its bytes; `constants`: the memory that holds them;
-    `output_slots` by output number."""
+class ProgramBuilder:
+    """Where a planned program's buffers are when it runs, and its rows there. `workspace`: its bytes; `constants`: the memory
+    that holds them; `output_slots` by output number."""
 
-    def __init__(self, graph: Graph, places: Placement, planned: Sequence[Planned]) -> None:
+    def __init__(
+        self, graph: Graph, places: Placement, planned: Sequence[Planned], target: Target
+    ) -> None:
+        self._target = target
         lives: dict[int, tuple[Buffer, int, int]] = {}
         for row, part in enumerate(planned):
             for buffer in (*part.reads, *part.writes):
@@ -59,6 +60,7 @@ class Memory:
                     lives[id(buffer)] = (buffer, first, row)
         self.workspace = plan_memory(list(lives.values()))
         self.constants = _pack(places.constants)
+        self._constants_at, self._resident = target.resident(self.constants)
         self.output_slots: dict[int, int] = {}
         slot = len(graph.inputs)
         for number, output in enumerate(places.output_buffers):
@@ -78,18 +80,18 @@ class Memory:
             return Slot(self.output_slots[buffer.number], bytes_)
         if buffer.kind == "work":
             return Slot(self.workspace_slot, buffer.place + bytes_)
-        return self.constants.__array_interface__["data"][0] + buffer.place + bytes_
+        return self._constants_at + buffer.place + bytes_
 
     def rows(self, planned: Planned) -> list[Any]:
         """The rows of a part, its kernels compiled or loaded."""
         if planned.bound is not None:
             bound = planned.bound
             try:
-                kernel = _kernel(bound)
+                kernel = self._target.kernel(bound.spec, bound.schedule, bound.notes)
             except FunctionError as error:
                 raise ArgumentError(f"{error}{_used_at(planned.nodes)}") from None
-            planned.text, planned.origin = kernel.text, kernel.origin
-            block = kernels.argument_block(
+            planned.text = kernel.text
+            block = argument_block(
                 bound.spec,
                 {
                     o.name: self.pointer(*b)
@@ -98,31 +100,16 @@ class Memory:
                 bound.sizes,
                 bound.strides,
             )
-            return [Row(kernel.address, planned.count, planned.chunk, tuple(block))]
-        if planned.kind == "host":
-            return [HostCall(self.host_function(*planned.call), planned.name)]
-        ((plan, layouts, work),) = planned.rows
-        result = []
-        for row in plan.rows:
-            kernel = gemm.kernel(row.kernel)
-            words: list[Any] = []
-            for w in row.words:
-                if isinstance(w, gemm.Address):
-                    if w.operand == "workspace":
-                        words.append(Slot(self.workspace_slot, work.place + w.offset))
-                    else:
-                        layout = layouts[w.operand]
-                        base = self.pointer(layout.buffer, layout.strided.offset)
-                        words.append(
-                            Slot(base.index, base.offset + w.offset)
-                            if isinstance(base, Slot)
-                            else base + w.offset
-                        )
-                else:
-                    words.append(w)
-            planned.origin = kernel.origin
-            result.append(Row(kernel.address, row.n, row.chunk, tuple(words)))
-        return result
+            return [self._target.row(kernel, bound.spec, bound.schedule, bound.sizes, block)]
+        if planned.host is not None:
+            return [HostCall(self.host_function(*planned.host), planned.name)]
+        call = planned.library
+        assert call is not None
+        operands = {
+            name: self.pointer(x.buffer, x.strided.offset) for name, x in call.operands.items()
+        }
+        operands[WORKSPACE] = self.pointer(call.workspace)
+        return self._target.library_rows(call.plan, operands)
 
     def host_function(self, node: Node, layouts: Sequence[Layout], outs: Sequence[Layout]) -> Any:
         """The reference of a declared host call, as a function of the call's words."""
@@ -157,15 +144,6 @@ class Memory:
                 _array_at(resolve(p, words), y)[...] = array
 
         return call
-
-
-def _kernel(bound: Bound) -> Kernel:
-    """The kernel of a specification: machine code, unless kernels shall run as Python."""
-    if CONFIG.compile:
-        return kernels.compile_cpu(bound.spec, bound.schedule, bound.notes)
-    from codegen.cpu.python_kernel import python_kernel
-
-    return python_kernel(bound.spec, bound.schedule, bound.notes)
 
 
 def _used_at(nodes: Sequence[Node]) -> str:

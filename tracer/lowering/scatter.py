@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from codegen.spec.kernel_spec import (
     Axis,
@@ -15,10 +17,9 @@ from codegen.spec.kernel_spec import (
     Statement,
     Store,
 )
-from ops.compute import Scatter
+from ops.compute import Index, Scatter, Strided
 from ops.reductions import lane
 from tracer.ir.graph import Node, Value
-from tracer.lowering.groups import Group
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.specify import Bound
 
@@ -41,115 +42,108 @@ def scatter_bound(
     indices_value, updates_value = node.inputs[1], node.inputs[2]
     updates, index_layout = layout(updates_value), layout(indices_value)
     shape = updates.strided.shape
-    if 0 in shape:
+    if 0 in shape or 0 in out.strided.shape:
         return None
-    if 0 in out.strided.shape:
-        return None
-    indices = compute.rule([v.type for v in node.inputs], node.outputs[0].type, node.attrs)
+    indices = compute.rule([v.type for v in node.inputs], node.output.type, node.attrs)
+    rows, tail = _row_axes(indices, updates.strided, out.strided)
+    names = {a: f"p{a}" for a in rows}
+    target = _target(indices, names, shape, index_layout.strided, out.strided)
+    # What is only moved is moved as unsigned integers: every bit pattern stays, and types of one size share a kernel.
+    element = updates_value.type
+    dtype = _added_as(element.dtype) if compute.mode == "add" else f"uint{8 * element.itemsize}"
+    strides = {
+        "updates": tuple(updates.strided.strides[a] for a in rows) + ((1,) if tail else ()),
+        "indices": tuple(s for _, s in target.looked_up),
+        "result": tuple(s for _, s in target.index) + ((1,) if tail else ()),
+    }
+    inner = ("r",) if tail else ()
+    operands = [
+        Operand("updates", dtype, (None,) * len(rows) + ((1,) if tail else ())),
+        Operand("indices", indices_value.type.dtype, (None,) * len(target.looked_up)),
+        Operand("result", dtype, tuple(1 if s == 1 else None for s in strides["result"]), "inout"),
+        *(Operand(f"size{k}", "int64", ()) for k in target.limits),
+    ]
+    value = "update"
+    main: list[Statement] = [Load("update", "updates", (*names.values(), *inner))]
+    if compute.mode == "add":
+        inside = " & ".join(f"inside{k}" for k in target.limits)
+        main.append(Let("value", dtype, f"select({inside}, update, {lane(dtype)}(0))"))
+        value = "value"
+    where = (*(n for n, _ in target.index), *inner)
+    main.append(Store("result", where, value, compute.mode))
+    found = tuple(target.statements)
+    stages = (
+        (Stage((), found), Stage(("r",), tuple(main))) if tail else (Stage((), (*found, *main)),)
+    )
+    sizes = {names[a]: shape[a] for a in rows}
+    axes = [Axis(name, "row") for name in sizes]
+    if tail:
+        axes.append(Axis("r", "inner"))
+        sizes["r"] = math.prod(shape[a] for a in tail)
+    bindings = [(x.buffer, x.strided.offset) for x in (updates, index_layout, out)]
+    bindings += [(numbers(out.strided.shape[k]), 0) for k in target.limits]
+    spec = KernelSpec(f"k_scatter_{compute.mode}", tuple(axes), tuple(operands), stages)
+    return Bound(spec, Schedule(mode="scatter"), tuple(bindings), sizes, strides, {})
+
+
+def _row_axes(
+    indices: Sequence[Index], updates: Strided, out: Strided
+) -> tuple[list[int], list[int]]:
+    """The axes of the updates that are rows, and those that are the inner axis together, if both lie there in one piece."""
     by_position = {
         i.axis: k for k, i in enumerate(indices) if i.operand is None and i.axis is not None
     }
     depends = {a for i in indices if i.operand is not None for a in i.operand_axes}
-    inner = len(shape)
+    rank = inner = len(updates.shape)
     while inner > 0 and inner - 1 in by_position and inner - 1 not in depends:
         inner -= 1
-    rows = list(range(inner))
-    tail = list(range(inner, len(shape)))
-    if not _one_piece(tail, shape, updates.strided.strides) or not _one_piece(
-        tail,
-        shape,
-        tuple(
-            out.strided.strides[by_position[a]] if a in by_position else 0
-            for a in range(len(shape))
-        ),
-    ):
-        rows, tail = list(range(len(shape))), []
-    names = {a: f"p{a}" for a in rows}
-    # What is only moved is moved as unsigned integers: every bit pattern stays, and types of one size share a kernel.
-    element = updates_value.type
-    dtype = _added_as(element.dtype) if compute.mode == "add" else f"uint{8 * element.itemsize}"
-    body: list[Statement] = []
-    operands = [
-        Operand("updates", dtype, (None,) * len(rows) + ((1,) if tail else ())),
-        Operand("indices", indices_value.type.dtype, ()),
-        Operand("result", dtype, (), "inout"),
-    ]
-    bindings = [
-        (updates.buffer, updates.strided.offset),
-        (index_layout.buffer, index_layout.strided.offset),
-    ]
-    bindings.append((out.buffer, out.strided.offset))
-    strides: dict[str, tuple[int, ...]] = {
-        "updates": tuple(updates.strided.strides[a] for a in rows) + ((1,) if tail else ())
-    }
-    result_index: list[str] = []
-    result_strides: list[int] = []
-    checks: list[str] = []
-    for k, index in enumerate(indices):
-        size = int(node.outputs[0].type.shape[k])
-        step = out.strided.strides[k]
+    tail = list(range(inner, rank))
+    written = tuple(out.strides[by_position[a]] if a in by_position else 0 for a in range(rank))
+    if all(_one_piece(tail, updates.shape, s) for s in (updates.strides, written)):
+        return list(range(inner)), tail
+    return list(range(rank)), []
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where an update goes. `index`: names and strides in the result, of what has one; `statements`: what computes them;
+    `limits`: the axes of the result whose place is looked up; `looked_up`: rows and strides by which the indices are read."""
+
+    index: list[tuple[str, int]] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
+    looked_up: list[tuple[str, int]] = field(default_factory=list)
+
+
+def _target(
+    indices: Sequence[Index],
+    names: dict[int, str],
+    shape: tuple[int, ...],
+    index_layout: Strided,
+    out: Strided,
+) -> _Target:
+    result = _Target()
+    for k, (index, step) in enumerate(zip(indices, out.strides, strict=True)):
         if index.operand is None:
             assert index.axis is not None
             if index.axis in names and shape[index.axis] != 1:
-                result_index.append(names[index.axis])
-                result_strides.append(step)
+                result.index.append((names[index.axis], step))
             continue
-        axes = [a for a in index.operand_axes]
-        used = [
-            (names[a], s)
-            for a, s in zip(axes, index_layout.strided.strides, strict=True)
-            if shape[a] != 1
-        ]
-        operands[1] = Operand("indices", indices_value.type.dtype, (None,) * len(used))
-        strides["indices"] = tuple(s for _, s in used)
-        operands.append(Operand(f"size{k}", "int64", ()))
-        bindings.append((numbers(size), 0))
-        body += [
-            Load(f"limit{k}", f"size{k}", ()),
-            Load(f"raw{k}", "indices", tuple(n for n, _ in used)),
-            Let(f"wide{k}", "int64", f"to_i64(raw{k})"),
-            Let(f"whole{k}", "int64", f"select(wide{k} < i64(0), wide{k} + limit{k}, wide{k})"),
-            Let(f"inside{k}", "bool", f"(whole{k} >= i64(0)) & (whole{k} < limit{k})"),
-            Let(f"place{k}", "int64", f"select(inside{k}, whole{k}, i64(0))"),
-        ]
-        checks.append(f"inside{k}")
-        result_index.append(f"place{k}")
-        result_strides.append(step)
-    if tail:
-        result_index.append("r")
-        result_strides.append(1)
-    operands[2] = Operand(
-        "result",
-        dtype,
-        tuple(1 if s == 1 else None for s in result_strides),
-        "inout",
-    )
-    strides["result"] = tuple(result_strides)
-    main: list[Statement] = [
-        Load("update", "updates", tuple(names[a] for a in rows) + (("r",) if tail else ())),
-        Store("result", tuple(result_index), "update", compute.mode),
-    ]
-    if compute.mode == "add":
-        value = f"select({' & '.join(checks)}, update, {lane(dtype)}(0))"
-        main[1:] = [
-            Let("value", dtype, value),
-            Store("result", tuple(result_index), "value", "add"),
-        ]
-    stages = (
-        [Stage((), tuple(body)), Stage(("r",), tuple(main))]
-        if tail
-        else [Stage((), tuple(body + main))]
-    )
-    sizes = {names[a]: shape[a] for a in rows}
-    axes_ = [Axis(names[a], "row") for a in rows]
-    if tail:
-        axes_.append(Axis("r", "inner"))
-        sizes["r"] = 1
-        for a in tail:
-            sizes["r"] *= shape[a]
-    spec = KernelSpec(f"k_scatter_{compute.mode}", tuple(axes_), tuple(operands), tuple(stages))
-    group = Group("kernel", node=node)
-    return Bound(spec, Schedule(mode="scatter"), tuple(bindings), sizes, strides, {}, group)
+        pairs = zip(index.operand_axes, index_layout.strides, strict=True)
+        result.looked_up[:] = [(names[a], s) for a, s in pairs if shape[a] != 1]
+        result.statements.extend(
+            [
+                Load(f"limit{k}", f"size{k}", ()),
+                Load(f"raw{k}", "indices", tuple(n for n, _ in result.looked_up)),
+                Let(f"wide{k}", "int64", f"to_i64(raw{k})"),
+                Let(f"whole{k}", "int64", f"select(wide{k} < i64(0), wide{k} + limit{k}, wide{k})"),
+                Let(f"inside{k}", "bool", f"(whole{k} >= i64(0)) & (whole{k} < limit{k})"),
+                Let(f"place{k}", "int64", f"select(inside{k}, whole{k}, i64(0))"),
+            ]
+        )
+        result.limits.append(k)
+        result.index.append((f"place{k}", step))
+    return result
 
 
 def _added_as(dtype: str) -> str:

@@ -18,7 +18,7 @@ from tracer.lowering.groups import Shape, Step
 def unsound(steps: Sequence[Step]) -> str:
     """Why steps whose maps were unified cannot share a kernel, or ""."""
     made = {s.output: s.result for s in steps if s.output is not None}
-    left = {s.node for s in steps if s.kind in ("column", "split")}
+    left = {s.node for s in steps if s.leaves_partials}
     for s in steps:
         if s.fold is not None and s.fold.node in left:
             return "a fold over rows or of everything is finished by another kernel"
@@ -49,48 +49,15 @@ def space(steps: list[Step], stored: set[Value]) -> Shape | str:
             if dims is not None:
                 everything.update(dict.fromkeys(atoms_of(dims)))
     whole = frozenset(everything)
-    inner: tuple[Atom, ...] | None = None
-    rows: tuple[Atom, ...] | None = None
     kinds = {s.kind for s in steps}
     if "split" in kinds and ("row" in kinds or "column" in kinds):
         return "a fold of everything does not share a kernel with other folds"
-    for s in steps:
-        if s.kind not in ("row", "column", "split"):
-            continue
-        operand = s.operands[0]
-        assert operand is not None
-        covered = atoms_of(operand)
-        if frozenset(covered) != whole:
-            return "a fold runs over a part of the space only"
-        kept = tuple(a for a in covered if a in set(atoms_of(s.result)))
-        reduced = tuple(a for a in covered if a not in set(kept))
-        mine_inner, mine_rows = (kept, reduced) if s.kind == "column" else (reduced, kept)
-        fixed_inner, fixed_rows = s.kind != "column", s.kind == "column"
-        if inner is not None and frozenset(inner) != frozenset(mine_inner):
-            return "two folds run over different axes"
-        if fixed_inner:
-            if (
-                inner is not None
-                and any(t.kind in ("row", "split") for t in steps[: steps.index(s)])
-                and inner != mine_inner
-            ):
-                return "two folds take their elements in different orders"
-            inner = mine_inner
-        elif inner is None:
-            inner = mine_inner
-        if fixed_rows:
-            if (
-                rows is not None
-                and any(t.kind == "column" for t in steps[: steps.index(s)])
-                and rows != mine_rows
-            ):
-                return "two folds over rows take them in different orders"
-            rows = mine_rows
-        elif rows is None:
-            rows = mine_rows
-    if inner is None:
+    found = _axes_of_folds([s for s in steps if s.is_fold], whole)
+    if found is None:
         return _map_space(steps, stored, everything)
-    assert rows is not None
+    if isinstance(found, str):
+        return found
+    rows, inner = found
     row_set = frozenset(rows)
     for s in steps:
         reason = _fits(s, whole, row_set, stored) or _in_order(s, rows, inner)
@@ -99,12 +66,45 @@ def space(steps: list[Step], stored: set[Value]) -> Shape | str:
     return Shape(rows, inner)
 
 
+def _axes_of_folds(
+    folds: list[Step], whole: frozenset[Atom]
+) -> tuple[tuple[Atom, ...], tuple[Atom, ...]] | str | None:
+    """The rows and the inner axis that the folds ask for, why they ask for different ones, or None without folds.
+
+    Folds over the rows fix the order of the rows, the others that of the inner axis.
+    """
+    rows: tuple[Atom, ...] | None = None
+    inner: tuple[Atom, ...] | None = None
+    rows_fixed = inner_fixed = False
+    for s in folds:
+        assert s.operands[0] is not None
+        covered, result = atoms_of(s.operands[0]), set(atoms_of(s.result))
+        if frozenset(covered) != whole:
+            return "a fold runs over a part of the space only"
+        kept = tuple(a for a in covered if a in result)
+        reduced = tuple(a for a in covered if a not in result)
+        mine_rows, mine_inner = (reduced, kept) if s.kind == "column" else (kept, reduced)
+        if inner is not None and frozenset(inner) != frozenset(mine_inner):
+            return "two folds run over different axes"
+        if s.kind == "column":
+            if rows_fixed and rows != mine_rows:
+                return "two folds over rows take them in different orders"
+            rows, rows_fixed = mine_rows, True
+            inner = mine_inner if inner is None else inner
+        else:
+            if inner_fixed and inner != mine_inner:
+                return "two folds take their elements in different orders"
+            inner, inner_fixed = mine_inner, True
+            rows = mine_rows if rows is None else rows
+    return None if rows is None or inner is None else (rows, inner)
+
+
 def _in_order(s: Step, rows: tuple[Atom, ...], inner: tuple[Atom, ...]) -> str:
     """Why a fold would be taken, or its partial results laid out, in another order than its own, or ""."""
     result = atoms_of(s.result)
     if s.kind == "finish" and result not in (rows, rows + inner):
         return "partial results lie in another order"
-    if s.kind not in ("row", "column", "split"):
+    if not s.is_fold:
         return ""
     assert s.operands[0] is not None
     reduced = tuple(a for a in atoms_of(s.operands[0]) if a not in set(result))

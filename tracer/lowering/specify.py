@@ -8,7 +8,7 @@ and computed again otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -23,11 +23,11 @@ from codegen.spec.kernel_spec import (
     Statement,
     Store,
 )
-from codegen.spec.schedule_choice import schedule_for
+from codegen.spec.schedule_choice import Mode
 from ops.compute import Effort, Scalar, ScalarFunction
 from tracer.ir.graph import Value
-from tracer.lowering.accesses import Access, Accesses
-from tracer.lowering.groups import Group, Shape, Step
+from tracer.lowering.accesses import Accesses, OperandAccess
+from tracer.lowering.groups import PartialFold, Shape, Step
 from tracer.lowering.iteration import Iteration
 from tracer.lowering.layout import Buffer, Layout
 from tracer.lowering.statements import Statements
@@ -43,39 +43,37 @@ class Bound:
     sizes: dict[str, int]
     strides: dict[str, tuple[int, ...]]
     notes: dict[int, str]
-    group: Group
 
 
 class Specifier:
     """Writes one specification. `layout(v)`: where a value that is read lies; `literal(v)`: the value of a 0-d constant, else
-    None; `numbers(n)`: a buffer that holds an int64. Of folds that other kernels finish, by step: `partials`, their buffers,
-    `reduced`, how many elements each folds, and `modes`, of the kernel that makes them."""
+    None; `numbers(n)`: a buffer that holds an int64; `partials`: of the folds that other kernels finish, by step;
+    `schedule(spec, mode)`: the target's."""
 
     def __init__(
         self,
-        group: Group,
+        steps: Sequence[Step],
         shape: Shape,
         stored: set[Value],
         layout: Callable[[Value], Layout],
         literal: Callable[[Value], Any],
         numbers: Callable[[int], Buffer],
-        partials: dict[Step, list[Buffer]],
-        reduced: dict[Step, int],
-        modes: dict[Step, str],
+        partials: Mapping[Step, PartialFold],
+        schedule: Callable[[KernelSpec, Mode], Schedule],
         name: str = "kernel",
     ) -> None:
-        self.group, self.stored, self.name = group, stored, name
-        made = [s.output for s in group.steps if s.output is not None]
+        self.steps, self.stored, self.name, self.schedule = steps, stored, name, schedule
+        made = [s.output for s in steps if s.output is not None]
         self.names = {v: f"v{k}" for k, v in enumerate(made)}
         self.own_names = dict(self.names)  # of those that are other values, read otherwise, too
-        self.accesses = Accesses(group, shape, stored, layout, literal, partials)
-        self.iteration = Iteration(group, shape, self.accesses, reduced)
+        self.accesses = Accesses(steps, shape, stored, layout, literal, partials)
+        self.iteration = Iteration(steps, shape, self.accesses, partials)
         self.statements = Statements(
-            self.accesses, self.iteration, self.names, literal, numbers, modes, reduced
+            self.accesses, self.iteration, self.names, literal, numbers, partials
         )
 
     def run(self) -> Bound:
-        """The specification of the group."""
+        """The specification of the steps."""
         stages = tuple(self._stages())
         every = self.accesses.all
         spec = KernelSpec(
@@ -87,7 +85,7 @@ class Specifier:
         )
         return Bound(
             spec,
-            schedule_for(spec, self.iteration.mode()),
+            self.schedule(spec, self.iteration.mode()),
             tuple((a.buffer, a.offset) for a in every),
             dict(self.iteration.sizes),
             {
@@ -96,12 +94,11 @@ class Specifier:
                 if a.role != "partial" and not self.accesses.is_partial(a)
             },
             self._notes(spec),
-            self.group,
         )
 
     def _functions(self) -> tuple[ScalarFunction, ...]:
         """The user's functions that texts call."""
-        computes = (s.node.op.compute for s in self.group.steps)
+        computes = (s.node.op.compute for s in self.steps)
         found = (f for c in computes if isinstance(c, Scalar) for f in c.functions)
         return tuple(dict.fromkeys(found))
 
@@ -109,7 +106,7 @@ class Specifier:
         self._depths()
         self._passes = max(self._pass_of.values(), default=-1) + 1
         stages: list[Stage] = []
-        self._scratch: dict[Value, Access] = {}
+        self._scratch: dict[Value, OperandAccess] = {}
         self._kept_in: dict[Value, int] = {}
         self._needed_by: dict[int, dict[Step, None]] = {}  # what is kept decides it
         self._plan_scratch()
@@ -127,18 +124,18 @@ class Specifier:
         """For each value the first pass in which it can be computed; for folds and stores the pass in which they are."""
         self._depth: dict[Value, int] = {}
         self._pass_of: dict[Step, int] = {}
-        for step in self.group.steps:
+        for step in self.steps:
             depth = max([self._depth.get(v, 0) for v in step.inputs], default=0)
             if step.kind == "row":
                 self._pass_of[step] = depth
                 depth += 1
-            elif step.kind in ("column", "split"):
+            elif step.leaves_partials:
                 self._pass_of[step] = depth
             if step.output is not None:
                 self._depth[step.output] = depth
                 if step.output in self.stored and self.iteration.level(step.result) == "inner":
                     self._pass_of.setdefault(step, depth)
-        self._step_of = {s.output: s for s in self.group.steps if s.output is not None}
+        self._step_of = {s.output: s for s in self.steps if s.output is not None}
 
     def _needed(self, number: int) -> dict[Step, None]:
         """Inner-level steps whose values pass `number` uses, in order."""
@@ -171,7 +168,7 @@ class Specifier:
             needed.add(made)
             if not self._is_read_back(v, number):
                 stack.extend(made.inputs)
-        return [s for s in self.group.steps if s in needed]
+        return [s for s in self.steps if s in needed]
 
     def _is_read_back(self, v: Value, number: int) -> bool:
         if v in self._scratch:
@@ -206,7 +203,7 @@ class Specifier:
                     if self._lend(result, v):
                         break
 
-    def _is_contiguous(self, access: Access) -> bool:
+    def _is_contiguous(self, access: OperandAccess) -> bool:
         """Whether neighbours of the loop are neighbours in memory; else reading back costs more than most computing does."""
         return dict(zip(*self.iteration.index(access), strict=True)).get("r") == 1
 
@@ -260,7 +257,7 @@ class Specifier:
                 if self.iteration.level(dims) == "row":
                     access = self.accesses.load_access[name]
                     body.append(Load(name, access.name, self.iteration.index(access)[0]))
-        for step in self.group.steps:
+        for step in self.steps:
             v = step.output
             if v is None or self.iteration.level(step.result) != "row" or self._depth[v] != number:
                 continue
@@ -301,12 +298,12 @@ class Specifier:
                 access = self._scratch[v]
                 body.append(Store(access.name, self.iteration.index(access)[0], self.names[v]))
         for step, when in self._pass_of.items():
-            if when == number and step.kind in ("row", "column", "split"):
+            if when == number and step.is_fold:
                 body += self._inner_loads(step, loaded)
                 body += self.statements.fold(step)
         return body + late
 
-    def _is_read(self, access: Access) -> bool:
+    def _is_read(self, access: OperandAccess) -> bool:
         """Whether the kernel reads from a buffer that it writes to."""
         return any(a.buffer is access.buffer and a.role == "in" for a in self.accesses.all)
 

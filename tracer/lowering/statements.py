@@ -6,7 +6,7 @@ Knows names, accesses and axes. Must not know in which pass a statement stands.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,9 @@ from ops.compute import Folding, Gather, Reduction
 from ops.reductions import lane
 from ops.types import Type
 from tracer.ir.graph import Value
-from tracer.lowering.accesses import Access, Accesses, scalar_text
+from tracer.lowering.accesses import Accesses, OperandAccess, scalar_text
 from tracer.lowering.axes import Atom, Dims
-from tracer.lowering.groups import Step
+from tracer.lowering.groups import PartialFold, Step
 from tracer.lowering.iteration import Iteration
 from tracer.lowering.layout import Buffer
 
@@ -30,8 +30,8 @@ _ROUND = {"float16": "round_f16", "bfloat16": "round_bf16"}
 
 
 class Statements:
-    """Writes statements. `names` of the values that the kernel makes; `numbers(n)`: a buffer that holds an int64; `modes` and
-    `reduced`: of fold steps that other kernels finish."""
+    """Writes statements. `names` of the values that the kernel makes; `numbers(n)`: a buffer that holds an int64;
+    `partials`: of the folds that other kernels finish, by step."""
 
     def __init__(
         self,
@@ -40,11 +40,10 @@ class Statements:
         names: dict[Value, str],
         literal: Callable[[Value], Any],
         numbers: Callable[[int], Buffer],
-        modes: dict[Step, str],
-        reduced: dict[Step, int],
+        partials: Mapping[Step, PartialFold],
     ) -> None:
         self._accesses, self._iteration, self.names = accesses, iteration, names
-        self._literal, self._numbers, self._modes, self._reduced = literal, numbers, modes, reduced
+        self._literal, self._numbers, self._partials = literal, numbers, partials
         self._positions: dict[tuple[tuple[Atom, int], ...], str] = {}
 
     def begin_loop(self) -> None:
@@ -113,7 +112,7 @@ class Statements:
         key = tuple(sorted(strides.items(), key=lambda item: id(item[0])))
         if key in self._positions:
             return self._positions[key]
-        access = Access("", "int64", strides, "in", Buffer(Type("int64"), "constant"))
+        access = OperandAccess("", "int64", strides, "in", Buffer(Type("int64"), "constant"))
         names, steps = self._iteration.index(access)
         prefix = "row_" if level == "row" else ""
         terms: list[str] = []
@@ -244,15 +243,15 @@ class Statements:
     def _combine(self, step: Step) -> list[Statement]:
         assert step.fold is not None
         folding = self._folding(step.fold)
-        mode = self._modes[step.fold]
+        partial = self._partials[step.fold]
         return [
             Combine(
                 (self.names[step.node.outputs[0]],),
                 (step.node.outputs[0].type.dtype,),
                 folding,
                 tuple(a.name for a in self._accesses.partials[step]),
-                mode,  # type: ignore[arg-type]
-                f"k{self._reduced[step.fold]}",
+                partial.mode,
+                f"k{partial.count}",
             )
         ]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from ops.compute import Gather, Reduction, Scalar, View
 from tracer.ir.graph import Node, Value
 from tracer.lowering.axes import Dims, atoms_of, fresh, view_maps
-from tracer.lowering.groups import Step
+from tracer.lowering.groups import Step, StepKind
 
 SPLIT_ELEMENTS = (
     4 * 4096
@@ -16,9 +18,9 @@ SPLIT_RESULTS = 16
 def steps_of(node: Node, number: int) -> list[Step] | None:
     """The node as steps with maps of their own, or None when no fused kernel computes it."""
     compute = node.op.compute
-    out = node.outputs[0].type
     if len(node.outputs) != 1:
         return None
+    out = node.output.type
     if isinstance(compute, Scalar):
         result = fresh(out.shape)  # type: ignore[arg-type]
         operands = tuple(_aligned(v, result) for v in node.inputs)
@@ -51,11 +53,7 @@ def _reduction(node: Node, number: int, compute: Reduction) -> list[Step]:
     )
     reduced = [a for k in axes for a in operand[k]]
     kept = [a for k, d in enumerate(operand) if k not in axes for a in d]
-    count = kept_count = 1
-    for a in reduced:
-        count *= a.size
-    for a in kept:
-        kept_count *= a.size
+    count, kept_count = (math.prod(a.size for a in atoms) for atoms in (reduced, kept))
     if not reduced:
         return [Step(node, "point", (operand,), result, index=number)]
     if not count:
@@ -63,17 +61,16 @@ def _reduction(node: Node, number: int, compute: Reduction) -> list[Step]:
     innermost = atoms_of(operand)[-1]
     folding = compute.folding(x, node.outputs[0].type)
     several = len(folding.state) > 1
-    if not compute.positions and innermost not in reduced and kept_count >= 8 and not several:
+    if compute.positions or several:
+        kind: StepKind = "row"
+    elif innermost not in reduced and kept_count >= 8:
         kind = "column"
-    elif (
-        not compute.positions
-        and kept_count < SPLIT_RESULTS
-        and count >= SPLIT_ELEMENTS
-        and not several
-    ):
+    elif kept_count < SPLIT_RESULTS and count >= SPLIT_ELEMENTS:
         kind = "split"
     else:
-        return [Step(node, "row", (operand,), result, index=number)]
+        kind = "row"
+    if kind == "row":
+        return [Step(node, kind, (operand,), result, index=number)]
     partial = Step(node, kind, (operand,), result, index=number)
     finished = fresh(node.outputs[0].type.shape)  # type: ignore[arg-type]
     return [partial, Step(node, "finish", (), finished, partial, number)]

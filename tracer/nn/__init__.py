@@ -1,4 +1,7 @@
-"""Neural networks: modules, layers and their functional forms, under PyTorch's names."""
+"""Neural networks: modules, layers and their functional forms, under PyTorch's names.
+
+Knows functions and gradients. Must not know optimisers or how traces are made.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Optimisers and schedules of their learning rates, under PyTorch's names."""
+"""Optimisers and schedules of their learning rates, under PyTorch's names.
+
+Knows Parameters and functions. Must not know modules, traces or files.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Passes: functions from a graph to a graph, and the order in which they run.
 
-A pass states why it is safe. `PIPELINE` is the whole order; with TRACER_CHECK=1 the graph is verified after each.
+A pass states why it is safe. `PIPELINE` is the whole order; with TRACER_CHECK=1 the graph is verified after each. Must not know
+kernels, memory or Tensors.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ LONGEST = 8  # operations in a chain that is worth repeating
 def spread_scalars(graph: Graph) -> Graph:
     """Clone 0-d nodes that follow from inputs and constants alone, one copy for each consumer.
 
-    A learning rate converted to float32 is then part of each kernel that uses it. Safe because operators are functions.
+    A learning rate converted to float32 is then part of each kernel that uses it. Safe because
+    these operators are functions.
     """
     roots = {v for v in graph.inputs if v.type.shape == ()}
     cheap: dict[Value, Node] = {}
@@ -37,7 +38,7 @@ def spread_scalars(graph: Graph) -> Graph:
     builder = GraphBuilder(graph.name)
     builder.inputs, builder.input_names = list(graph.inputs), list(graph.input_names)
     for node in graph.nodes:
-        if node.outputs[0] in cheap:
+        if node.outputs and node.outputs[0] in cheap:
             continue
         if not any(v in cheap for v in node.inputs):
             builder.nodes.append(node)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ops.compute import Constant, Replacement, Scalar, Strided, View
-from ops.movement import contiguous_strides
 from ops.operator import ArrayData, run_reference
 from tracer.ir.graph import Graph, GraphBuilder, Node, Value, rebuild
 
@@ -135,15 +134,11 @@ def _part_of(node: Node, x: Value) -> Strided | None:
 
 
 def _whole(v: Value) -> Strided:
-    shape: tuple[int, ...] = tuple(v.type.shape)  # type: ignore[arg-type]
-    return Strided(shape, contiguous_strides(shape))
+    return Strided.row_major(v.type.shape)  # sizes may be symbols
 
 
 def _is_whole(layout: Strided) -> bool:
-    wanted = contiguous_strides(layout.shape)
-    return layout.offset == 0 and all(
-        d == 1 or s == w for d, s, w in zip(layout.shape, layout.strides, wanted, strict=True)
-    )
+    return layout.offset == 0 and layout.is_row_major
 
 
 def _laid_out(node: Node, operand: Strided) -> Strided | None:
@@ -193,7 +188,7 @@ def _computed_now(
     builder: GraphBuilder, node: Node, inputs: Sequence[Value], made: Producers
 ) -> Value | None:
     """An exact result of 0-d constants: a constant."""
-    if node.op.ulp or node.op.random or not inputs:
+    if node.op.ulp or node.op.effect is not None or not inputs:
         return None
     operands = [_constant(made, v) for v in inputs]
     if any(array is None for array in operands):

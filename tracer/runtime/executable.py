@@ -10,17 +10,19 @@ import logging
 import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from codegen.runtime.memory_pool import allocate
 from ops.errors import ArgumentError
 from ops.types import Type, short
 from tracer.ir.graph import Graph, Value
 from tracer.runtime.operand_overlap import Sharing
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor, intern, is_plain
+
+if TYPE_CHECKING:
+    from codegen.targets.target import Target
 
 _LOG = logging.getLogger("tracer.fusion")
 
@@ -37,7 +39,8 @@ class Result(NamedTuple):
 class Executable:
     """A compiled graph. `updates`: output number -> input number whose memory receives it. `shared`: numbers of outputs that
     may share the memory of an input which they are; the others are the caller's own. `tested`: indices are tested first.
-    `read_before`: numbers of inputs that programs before this one have read, so that it must not have changed them meanwhile."""
+    `read_before`: numbers of inputs that programs before this one have read, so that it must not have changed them meanwhile.
+    `target`: where it runs, here unless given."""
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class Executable:
         shared: Container[int] = (),
         tested: bool = True,
         read_before: Collection[int] = (),
+        target: Target | None = None,
     ) -> None:
         from tracer import passes
         from tracer.lowering.assemble import Lowering
@@ -61,8 +65,11 @@ class Executable:
         self._shared, self._read_before = shared, frozenset(read_before)
         simple = passes.run(graph)
         tests = index_tests(simple) if tested else None
-        self.check = tests and IndexCheck(Executable(tests[0], {}, tested=False), tests[1])
-        self.lowering = Lowering(simple, self.updates, shared)
+        self.check = tests and IndexCheck(
+            Executable(tests[0], {}, tested=False, target=target), tests[1]
+        )
+        self.lowering = Lowering(simple, self.updates, shared, target)
+        self._allocate = self.lowering.target.allocate
         self.program = self.lowering.program
         self.compile_seconds = time.perf_counter() - start
         if _LOG.isEnabledFor(logging.INFO):
@@ -130,6 +137,7 @@ class Executable:
             words.append(tensor._pointer or tensor.pointer)
         if self.sharing.written:
             self._refuse_sharing(words, copied)
+        allocate = self._allocate
         blocks = [allocate(size) for _, size in self._new]
         words += [b.pointer for b in blocks]
         workspace = allocate(self.workspace) if self.workspace else None
@@ -166,9 +174,12 @@ class Executable:
         """The inputs whose memory outputs of these numbers share."""
         return [self.results[k].number for k in numbers if self.results[k].kind == "input"]
 
-    def kernels(self) -> Kernels:
-        """The generated kernels."""
-        return Kernels([p.text for p in self.lowering.planned if p.text])
+    def kernels(self, target: Target | None = None) -> Kernels:
+        """The generated kernels; with a target, those of this graph there."""
+        lowering = self.lowering
+        if target is not None:
+            lowering = type(lowering)(lowering.graph, self.updates, self._shared, target)
+        return Kernels([p.text for p in lowering.planned if p.text])
 
     def plan(self) -> Any:
         """The plan as data."""

@@ -1,6 +1,6 @@
 """A view: how a Tensor lies in another one's memory.
 
-Knows layouts and operators that rearrange. Must not know what becomes of views when memory is changed, which is `tracer.views`.
+Knows layouts and operators that rearrange. Must not know what becomes of views when memory is changed, which is `tracer.dispatch.view_updates`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 from ops.compute import Composite, Strided
 from ops.compute import View as ViewCompute
 from ops.dims import Dim
-from ops.movement import contiguous_strides
 from ops.operator import Application, Attributes, Operator
 from ops.types import Type
 from tracer.ir.graph import GraphBuilder, Value
@@ -163,7 +162,7 @@ def _row_major(type_: Type) -> Strided | None:
     if _is_symbolic(type_):
         return None
     sizes: Any = type_.shape
-    return Strided(sizes, contiguous_strides(sizes), 0)
+    return Strided.row_major(sizes)
 
 
 def _is_symbolic(type_: Type) -> bool:

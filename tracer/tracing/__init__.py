@@ -1,4 +1,7 @@
-"""`@trace`: from a call to a graph, what it reads and changes outside, and the compiled programs kept for later calls."""
+"""`@trace`: from a call to a graph, what it reads and changes outside, and the compiled programs kept for later calls.
+
+Knows Python's objects, graphs and programs. Must not know modules by their class, nor any format.
+"""
 
 from __future__ import annotations
 

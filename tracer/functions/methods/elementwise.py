@@ -334,7 +334,8 @@ class Conversions:
     @property
     def device(self) -> str:
         """Where the elements are: "cpu"."""
-        return "cpu"
+        block = self._block  # type: ignore[attr-defined]
+        return "cpu" if block is None else str(block.device)
 
     def new_zeros(self: Any, *size: Shape, dtype: Any = None) -> Tensor:
         """Zeros of a shape, with self's element type unless told otherwise.

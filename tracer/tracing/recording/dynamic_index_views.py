@@ -15,11 +15,11 @@ from tracer.core.source_lines import user_line
 from tracer.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tracer.tracing.recording.functionalization import Standings
+    from tracer.tracing.recording.functionalization import FunctionalState
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _DynamicIndexView:
     """A part, the base that it is of, that base's generation then, and the line."""
 
     tensor: Tensor
@@ -28,19 +28,19 @@ class _Part:
     line: str
 
 
-class PickedParts:
+class DynamicIndexViews:
     """The parts of one trace, by identity; `changed` are those that were changed in place, with the line."""
 
-    def __init__(self, standings: Standings) -> None:
-        self._standings = standings
-        self._parts: dict[int, _Part] = {}
+    def __init__(self, state: FunctionalState) -> None:
+        self._state = state
+        self._parts: dict[int, _DynamicIndexView] = {}
         self._changed: dict[int, str] = {}
 
     def add(self, part: Tensor, x: Tensor) -> None:
         """A part is x[i]."""
         base = x if x._view is None else x._view.base
-        generation = self._standings.inside(base)._generation
-        self._parts[id(part)] = _Part(part, base, generation, user_line())
+        generation = self._state.shadow_of(base)._generation
+        self._parts[id(part)] = _DynamicIndexView(part, base, generation, user_line())
 
     def change(self, tensor: Tensor) -> None:
         """A Tensor is changed in place: a part, a view of one, or something else."""
@@ -65,7 +65,7 @@ class PickedParts:
         """Raise `TraceError` for a part that is used when x has changed since."""
         for key in self._under(tensor):
             part = self._parts[key]
-            if self._standings.inside(part.base)._generation != part.generation:
+            if self._state.shadow_of(part.base)._generation != part.generation:
                 raise _error(
                     part,
                     "is used after x was changed in place: where i is known, the part changes as well",
@@ -81,7 +81,7 @@ class PickedParts:
         return [key for key in keys if key in self._parts]
 
 
-def _error(part: _Part, happened: str, advice: str, line: str) -> TraceError:
+def _error(part: _DynamicIndexView, happened: str, advice: str, line: str) -> TraceError:
     at = f" (at {line})" if line else ""
     return TraceError(
         f"a part {short(part.tensor.type)} that a traced index picked, as in x[i]{at}, {happened}, but in a compiled program "

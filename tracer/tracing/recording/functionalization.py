@@ -2,7 +2,7 @@
 
 Nothing outside is touched while a trace runs: from its first change on another Tensor stands for an outside one, and for the
 views of it that the trace uses. Knows what of that is written when the program has run. Must not know how a change is recorded,
-which is `tracer.views`.
+which is `tracer.dispatch.view_updates`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Flags:
         self.tensor._requires_grad, self.tensor._grad_fn = self.flag, self.history
 
 
-class Standings:
+class FunctionalState:
     """The Tensors that stand for outside ones in one trace.
 
     `recorded_changes`: numbers of arguments whose changes are recorded for gradients, so that they get another history.
@@ -48,7 +48,7 @@ class Standings:
         self.recorded_changes: set[int] = set()
 
     # ---- elements and histories
-    def of(self, tensor: Tensor) -> Tensor:
+    def writable(self, tensor: Tensor) -> Tensor:
         """The Tensor that takes changes of a Tensor: itself, or what stands for one from outside until the program has run."""
         if tensor._recorder is self._recorder:
             return tensor
@@ -58,14 +58,14 @@ class Standings:
                 self._recorder.refresh(tensor)
             recorder = self._recorder
             # captured, so that its memory is known to the program
-            standing = Tensor.of_value(recorder.capture(tensor, tensor.type.strong()), recorder)
-            standing._requires_grad, standing._grad_fn = tensor._requires_grad, tensor._grad_fn
-            standing.output_number, standing._generation = tensor.output_number, tensor._generation
-            standing._view, standing._seen = tensor._view, tensor._seen
-            found = self._pairs[id(tensor)] = tensor, standing
+            shadow = Tensor.of_value(recorder.capture(tensor, tensor.type.strong()), recorder)
+            shadow._requires_grad, shadow._grad_fn = tensor._requires_grad, tensor._grad_fn
+            shadow.output_number, shadow._generation = tensor.output_number, tensor._generation
+            shadow._view, shadow._seen = tensor._view, tensor._seen
+            found = self._pairs[id(tensor)] = tensor, shadow
         return found[1]
 
-    def inside(self, tensor: Tensor) -> Tensor:
+    def shadow_of(self, tensor: Tensor) -> Tensor:
         """What stands for an outside Tensor whose memory the trace has changed; else the Tensor."""
         if tensor._recorder is self._recorder:
             return tensor
@@ -75,9 +75,9 @@ class Standings:
         view = tensor._view
         if view is None or id(view.base) not in self._pairs:
             return tensor
-        return self.of(tensor)
+        return self.writable(tensor)
 
-    def passed_as(self, tensor: Tensor) -> Tensor | None:
+    def changed_argument(self, tensor: Tensor) -> Tensor | None:
         """The argument that a Tensor of the trace stands for, whose change is recorded for gradients; None for others."""
         known = self._recorder.arguments.get(id(tensor))
         if known is None:
@@ -111,9 +111,9 @@ class Standings:
         if tensor._recorder is not self._recorder or id(tensor) in self._recorder.arguments:
             self._flagged.setdefault(id(tensor), Flags(tensor))
         tensor._set_flag(flag)
-        self.inside(tensor)._set_flag(flag)
+        self.shadow_of(tensor)._set_flag(flag)
 
-    def came_with(self, tensor: Tensor) -> Flags:
+    def flags_before(self, tensor: Tensor) -> Flags:
         """The flag and the history of an outside Tensor as the trace found them."""
         return self._flagged.get(id(tensor)) or Flags(tensor)
 

@@ -39,7 +39,7 @@ class ResultGradients:
 
 def as_outside(x: Tensor, recorder: Recorder) -> Tensor:
     """A Tensor from outside with the history that it has there, whatever the trace has done to it."""
-    history = recorder.standings.came_with(x).history
+    history = recorder.functional_state.flags_before(x).history
     if history is None:
         return x
     result = Tensor.__new__(Tensor)
@@ -51,7 +51,7 @@ def as_outside(x: Tensor, recorder: Recorder) -> Tensor:
 
 def _written(recorder: Recorder) -> Any:
     """What the trace has written so far to what lies outside."""
-    state = {id(x): standing._value for x, standing in recorder.standings.mutated}
+    state = {id(x): shadow._value for x, shadow in recorder.functional_state.mutated}
     return state, {k: id(gradient) for k, (_, gradient) in recorder.grads.items()}
 
 
@@ -78,8 +78,8 @@ def result_gradients(
     if not live:
         return ResultGradients()
     outputs = [t for _, t in live]
-    if recorder.questions is not None:
-        recorder.questions.closed = True  # hooks may ask
+    if recorder.value_guards is not None:
+        recorder.value_guards.closed = True  # hooks may ask
     before = _written(recorder)
     refusal: Exception | None = None
     walked: _Backward | None = None

@@ -31,13 +31,13 @@ from tracer.tensors.interpreter import Interpreter
 from tracer.tensors.modes import MODES, Flag, Untracked, here, interpreted_by
 from tracer.tensors.tensor import Array, Tensor
 from tracer.tensors.view import View, link, link_alias, steps_of
-from tracer.tracing.recording.dynamic_index_views import PickedParts
-from tracer.tracing.recording.functionalization import Standings
+from tracer.tracing.recording.dynamic_index_views import DynamicIndexViews
+from tracer.tracing.recording.functionalization import FunctionalState
 from tracer.tracing.recording.trace_records import Capture, Holder, NeedNumber, ScalarCapture
 from tracer.tracing.state.side_effects import ABSENT, Before, Change, leaves_of
 
 if TYPE_CHECKING:
-    from tracer.tracing.recording.value_guards import Questions
+    from tracer.tracing.recording.value_guards import ValueGuards
 
 _DATA, _NOTHING = -1, -2  # what a value depends on, beside the numbers of float arguments
 
@@ -57,13 +57,13 @@ class Recorder(Interpreter):
         self.builder = GraphBuilder(name)
         self.captures: dict[int, Capture] = {}
         self.scalars: dict[tuple[int, Any], ScalarCapture] = {}
-        self.standings = Standings(self)
-        self.parts = PickedParts(self.standings)
+        self.functional_state = FunctionalState(self)
+        self.dynamic_index_views = DynamicIndexViews(self.functional_state)
         self.arguments: dict[
             int, tuple[int, Tensor]
         ] = {}  # by placeholder: the leaf's number, the Tensor that was passed
         self.grads: dict[int, tuple[Holder, Tensor | None]] = {}
-        self.onward: dict[
+        self.outgoing_gradients: dict[
             int, Tensor
         ] = {}  # gradients of arguments with a history outside, by leaf
         self.read_grads: dict[int, tuple[Holder, bool]] = {}
@@ -75,7 +75,8 @@ class Recorder(Interpreter):
         self.objects: list[tuple[str, Any]] = []  # by name, what else attributes hold now
         self.modules: dict[int, Any] = {}
         self.numbers: dict[Value, int] = {}  # values of float arguments -> their leaves
-        self.questions: Questions | None = None  # answers what Python asks; None where nobody can
+        # answers what Python asks; None where nobody can
+        self.value_guards: ValueGuards | None = None
         self.lasting: set[Value] = set()  # arrays from outside that are constants of the graph
         self._roots: dict[Value, int] = {}
         self.gradient_origin: Origin | None = None
@@ -152,7 +153,7 @@ class Recorder(Interpreter):
     def value_of(self, tensor: Tensor) -> Value:
         """The current value of a Tensor, outside ones captured at first sight."""
         if tensor._recorder is self and tensor._value is not None:
-            self.parts.read(tensor)
+            self.dynamic_index_views.read(tensor)
             if tensor._view is not None:
                 self.refresh(tensor)
             return tensor._value
@@ -161,16 +162,16 @@ class Recorder(Interpreter):
                 f"a Tensor {short(tensor.type)} of a trace that is over (or of another one) is used; it has no data: "
                 "return it from the traced function instead of keeping it in a variable"
             )
-        standing = self.standings.inside(tensor)
-        if standing is not tensor:
-            return self.value_of(standing)
+        shadow = self.functional_state.shadow_of(tensor)
+        if shadow is not tensor:
+            return self.value_of(shadow)
         return self.capture(tensor, tensor.type.strong())
 
     def from_array(self, array: Array) -> Tensor:
         """A NumPy array from outside, captured."""
         dtype_name(array.dtype)
         value = self.capture(array, Type.of(array))
-        if self.questions is not None and not self.questions.many:
+        if self.value_guards is not None and not self.value_guards.many:
             self.lasting.add(value)
         return Tensor.of_value(value, self)
 
@@ -213,7 +214,7 @@ class Recorder(Interpreter):
         """
         value = self.value_of(tensor)
         fixed = self.need_number(value)
-        if self.questions is None or not (fixed or self.questions.many):
+        if self.value_guards is None or not (fixed or self.value_guards.many):
             raise located(
                 TraceError(
                     f"{asked} of a traced Tensor {short(tensor.type)}: what it is decides what the function does, and a graph "
@@ -221,12 +222,12 @@ class Recorder(Interpreter):
                     "export the functions between which the code chooses"
                 )
             )
-        return self.questions.ask(value, asked, fixed)
+        return self.value_guards.ask(value, asked, fixed)
 
     def guards(self, tensor: Tensor) -> bool:
         """Whether Python may ask for the Tensor's elements."""
         fixed = self.need_number(self.value_of(tensor))
-        return self.questions is not None and (fixed or self.questions.many)
+        return self.value_guards is not None and (fixed or self.value_guards.many)
 
     def need_number(self, value: Value) -> bool:
         """Whether a value depends on nothing that another call could change; `NeedNumber` if on float arguments alone."""
@@ -275,11 +276,11 @@ class Recorder(Interpreter):
     # ---- which Tensor is meant
     def shadow_of(self, tensor: Tensor) -> Tensor:
         """What stands for an outside Tensor that the trace has changed; else the Tensor."""
-        return self.standings.inside(tensor)
+        return self.functional_state.shadow_of(tensor)
 
     def writable(self, tensor: Tensor) -> Tensor:
         """What takes changes of a Tensor: what stands for one from outside, until the program has run."""
-        return self.standings.of(tensor)
+        return self.functional_state.writable(tensor)
 
     def argument_of(self, tensor: Tensor) -> Tensor | None:
         """The argument that a placeholder stands for."""
@@ -288,11 +289,11 @@ class Recorder(Interpreter):
 
     def current(self, tensor: Tensor) -> Tensor:
         """What stands for the Tensor, where it has a history there: leaves stay themselves, so that gradients find them."""
-        standing = self.standings.inside(tensor)
-        if standing._view is not None:
-            self.refresh(standing)
-        if standing._grad_fn is not None or isinstance(standing._requires_grad, Untracked):
-            return standing
+        shadow = self.functional_state.shadow_of(tensor)
+        if shadow._view is not None:
+            self.refresh(shadow)
+        if shadow._grad_fn is not None or isinstance(shadow._requires_grad, Untracked):
+            return shadow
         return tensor
 
     def refresh(self, tensor: Tensor) -> None:
@@ -357,7 +358,7 @@ class Recorder(Interpreter):
     def write(self, tensor: Tensor, new: Tensor, recorded: bool, fresh: bool) -> None:
         """A new value for what stands for the Tensor, and for all that shares its memory."""
         history = new_history(tensor, new, recorded, fresh, BUILDER)
-        write_history(self.standings.of(tensor), history, BUILDER, recorded, self._put)
+        write_history(self.functional_state.writable(tensor), history, BUILDER, recorded, self._put)
 
     def _put(self, target: Tensor, new: Tensor) -> None:
         target._value = self.value_of(new)
@@ -366,18 +367,18 @@ class Recorder(Interpreter):
         """See `Interpreter`."""
         made = self.alias(tensor)
         made._requires_grad, made._grad_fn, made.output_number = True, node, number
-        write_history(self.standings.of(tensor), made, BUILDER, True, self._put)
+        write_history(self.functional_state.writable(tensor), made, BUILDER, True, self._put)
 
     def change_begins(self, tensor: Tensor) -> None:
         """Parts that a traced index picked are copies, so a change of one is watched."""
-        self.parts.change(tensor)
+        self.dynamic_index_views.change(tensor)
 
     def require_writeable(self, tensor: Tensor) -> None:
         """The program looks when it runs."""
 
     def changed_argument(self, tensor: Tensor) -> Tensor | None:
         """See `Interpreter`; each call tests that the argument is neither a leaf nor a view of one."""
-        return self.standings.passed_as(tensor)
+        return self.functional_state.changed_argument(tensor)
 
     def keep_elements(self, tensor: Tensor) -> None:
         """Values of a graph are never overwritten."""
@@ -387,11 +388,11 @@ class Recorder(Interpreter):
 
     def picked(self, part: Tensor, tensor: Tensor) -> None:
         """See `tracer.tracing.recording.dynamic_index_views`."""
-        self.parts.add(part, tensor)
+        self.dynamic_index_views.add(part, tensor)
 
     def assigned(self, value: object) -> None:
         """See `tracer.tracing.recording.dynamic_index_views`."""
-        self.parts.assign(value)
+        self.dynamic_index_views.assign(value)
 
     def assign_elements(self, tensor: Tensor, put: Any) -> bool:
         """Not before the program runs."""
@@ -407,7 +408,7 @@ class Recorder(Interpreter):
 
     def set_flag(self, tensor: Tensor, flag: Flag) -> None:
         """Inside; of what lies outside when the program has run."""
-        self.standings.set_flag(tensor, flag)
+        self.functional_state.set_flag(tensor, flag)
 
     def own_gradient(self, gradient: Tensor, leaf: Tensor, known: set[int]) -> bool:
         """Only objects can be shared."""
@@ -576,5 +577,5 @@ class recording:  # noqa: N801 - a context manager
         MODES.interpreter, MODES.scope, MODES.grad_enabled, MODES.modules = self.previous
         MODES.packing = self.packing
         self.recorder.restore()
-        self.recorder.standings.restore_flags()
+        self.recorder.functional_state.restore_flags()
         self.recorder.restore_attributes()

@@ -60,7 +60,7 @@ def record(
     placeholders, arguments = _placeholders(recorder, call.leaves, signature)
     args, kwargs = optree.tree_unflatten(call.tree, placeholders)
     evaluate = _evaluation(recorder, arguments, call.leaves)
-    guards = recorder.questions = ValueGuards(recorder, evaluate, known)
+    guards = recorder.value_guards = ValueGuards(recorder, evaluate, known)
     named = Named(function, objects)
     arrays, places, lists = NamedArrays(named), Places(named), NamedLists(named.found)
     generators = GlobalGenerators(), NamedGenerators(named)
@@ -72,7 +72,7 @@ def record(
             arrays.check()
             for generator in generators:
                 generator.check()
-            recorder.parts.check()
+            recorder.dynamic_index_views.check()
             _refuse_changed_containers(name, args, kwargs, call.tree, placeholders)
             guards.check()
             _refuse_changed_grad_mode(name, grad_mode)
@@ -91,7 +91,7 @@ def record(
                 result = result, [change.now for change in moved]
             recorded = collect_outputs(recorder, guards, result, arguments)
             # What is volatile is found by flags that lie outside, which are as they were again.
-            recorded.new_flags = recorder.standings.restore_flags()
+            recorded.new_flags = recorder.functional_state.restore_flags()
             recorded.new_flags += _volatile_since(recorder, recorded, arguments)
             _note_assignments(recorded, changes, moved)
             # State is followed to its place unless something that was found so far needs the very Tensor.
@@ -106,8 +106,8 @@ def record(
     finally:
         lists.restore()
         # and with these all elements and what lies outside, whoever keeps a Tensor of the trace
-        recorder.questions = None
-        del recorder.standings
+        recorder.value_guards = None
+        del recorder.functional_state
 
 
 def _placeholders(
@@ -124,7 +124,7 @@ def _placeholders(
         placeholder = source = Tensor.of_value(value, recorder)
         placeholder._requires_grad = leaf.requires_grad
         if has_history(leaf):  # as it comes in: the placeholder may be changed in place
-            placeholder._grad_fn = IncomingHistory(x, number, recorder.onward)
+            placeholder._grad_fn = IncomingHistory(x, number, recorder.outgoing_gradients)
             source = as_outside(placeholder, recorder)
         if leaf.kind == "float":
             recorder.numbers[value] = number
@@ -189,10 +189,11 @@ def _volatile_since(
 ) -> list[tuple[Holder, Flag]]:
     """What was changed in place by something volatile, and so is volatile itself."""
     changed: list[tuple[Holder, Tensor, Flag]] = [
-        (tensor, standing, tensor._requires_grad) for tensor, standing in recorder.standings.mutated
+        (tensor, shadow, tensor._requires_grad)
+        for tensor, shadow in recorder.functional_state.mutated
     ]
     changed += [
-        (a.number, a.placeholder, a.came_with.flag)
+        (a.number, a.placeholder, a.flags_before.flag)
         for a in arguments
         if a.number in recorded.mutated_arguments and isinstance(a.passed, Tensor)
     ]

@@ -42,7 +42,7 @@ class Argument:
     value: Value
     placeholder: Tensor
     source: Tensor
-    came_with: Flags
+    flags_before: Flags
 
     @property
     def is_changed(self) -> bool:
@@ -62,7 +62,7 @@ def collect_outputs(
 
     Puts back what buffers were before they were assigned. Raises `TraceError` for what cannot be given back.
     """
-    standings = recorder.standings
+    state = recorder.functional_state
     mutated_arguments = [a for a in arguments if a.is_changed and a.has_memory]
     whole = {id(a.placeholder): a.number for a in arguments if a.has_memory or not a.is_changed}
     leaves, tree = optree.tree_flatten(result, none_is_leaf=True, namespace=NAMESPACE)
@@ -74,16 +74,18 @@ def collect_outputs(
     outputs.results = values.add(recorder.strengthen(x) for x in tensors)
     for old, new in rebound:  # the results are what they were before
         write(old, new, recorded=False)
-    standings.define_views()
-    mutated = standings.mutated
-    changed = [standing for _, standing in mutated]
+    state.define_views()
+    mutated = state.mutated
+    changed = [shadow for _, shadow in mutated]
     outputs.state = values.add(map(recorder.value_of, changed))
     changed += [a.placeholder for a in mutated_arguments]
     outputs.arguments = values.add(recorder.value_of(a.placeholder) for a in mutated_arguments)
     recorder.keep_changed_grads()
     grads = {k: g for k, (_, g) in recorder.grads.items() if g is not None}
     outputs.gradients = values.add(map(recorder.value_of, grads.values()))
-    outputs.outgoing_gradients = values.add(map(recorder.value_of, recorder.onward.values()))
+    outputs.outgoing_gradients = values.add(
+        map(recorder.value_of, recorder.outgoing_gradients.values())
+    )
     result_grads = {k: t._grad for k, t in enumerate(tensors) if t._grad is not None}
     outputs.result_gradients = values.add(map(recorder.value_of, result_grads.values()))
     refuse_left_over(recorder.hooks)
@@ -121,7 +123,7 @@ def collect_outputs(
         mutated=[t for t, _ in mutated],
         mutated_arguments=[a.number for a in mutated_arguments],
         grads=[(holder, number_of_grad.get(k)) for k, (holder, _) in recorder.grads.items()],
-        outgoing_gradients=list(recorder.onward),
+        outgoing_gradients=list(recorder.outgoing_gradients),
         read_grads=list(recorder.read_grads.values()),
         flags=list(recorder.flags.values()),
         modules=list(recorder.modules.values()),
@@ -136,7 +138,7 @@ def collect_outputs(
         leaf_results=leaf_results,
         result_sources=found.leaves,
         changed_histories=[k for k, t in histories if t._grad_fn is not None and t._requires_grad],
-        recorded_changes=sorted(standings.recorded_changes),
+        recorded_changes=sorted(state.recorded_changes),
     )
 
 
@@ -146,8 +148,8 @@ def _differentiable_inputs(
     """What gradients may be taken by, with their values and the flags that they came with."""
     captured = [c for c in recorder.captures.values() if isinstance(c.object, Tensor)]
     return [
-        *((c.value, c.object, recorder.standings.came_with(c.object)) for c in captured),
-        *((a.value, a.source, a.came_with) for a in arguments),
+        *((c.value, c.object, recorder.functional_state.flags_before(c.object)) for c in captured),
+        *((a.value, a.source, a.flags_before) for a in arguments),
     ]
 
 
@@ -191,7 +193,7 @@ def _aliases(
 
     What several overlapping results are views of becomes a result too.
     """
-    state = {id(standing): tensor for tensor, standing in recorder.standings.mutated}
+    state = {id(shadow): tensor for tensor, shadow in recorder.functional_state.mutated}
 
     def known(x: Tensor) -> tuple[str, Any] | None:
         if id(x) in arguments:

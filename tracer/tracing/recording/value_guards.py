@@ -158,6 +158,3 @@ class ValueGuards:
         except Exception as error:
             self.failure = located(error) if isinstance(error, TracerError) else error
             raise self.failure from None
-
-
-Questions = ValueGuards  # as the recorder knows them

@@ -10,8 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
-from codegen.folds import FoldText
-from codegen.spec.analysis import Analysis
+from codegen.printing.folds import FoldText
+from codegen.spec.analysis import Analysis, memory_element
 from codegen.spec.kernel_spec import (
     CHUNK,
     WIDTH,
@@ -43,6 +43,16 @@ class LoopNest(ABC):
         self.at = Positions(self.facts)
         self.inner, self.n_inner = self.at.inner, self.at.n_inner
         self.row, self.n_rows = self.at.row, self.at.n_rows
+
+    # ---- arguments -------------------------------------------------------------------------------
+    def unpack(self, out: Source, used: set[str]) -> None:
+        """Those that are used, from the argument block."""
+        spec = self.spec
+        pointers = {o.name: f"pointer_{memory_element(o.dtype)}" for o in spec.operands}
+        sizes = dict.fromkeys((*spec.size_names, *spec.stride_names), "word")
+        for position, (name, read) in enumerate((pointers | sizes).items()):
+            if name in used:
+                out.line(f"{name} = {read}(args, {position})")
 
     # ---- what a target says ----------------------------------------------------------------------
     @abstractmethod

@@ -4,8 +4,8 @@ chunks, partial results and their combination.
 The order is the contract's: lanes combine in halves, chunks in pairs of neighbours, an odd one
 passing up. The tree over chunks is a stack: chunk number k merges with as many earlier ones as k
 has trailing one bits, the last chunk with all that are left. Knows analysed specs, and no loops but
-the tree's own; how lanes merge, and how a state lies in memory, a target says (`cpu_fold`,
-`cuda_fold`).
+the tree's own; how lanes merge, and how a state lies in memory, a target says (`cpu.folds`,
+`cuda.folds`).
 """
 
 from __future__ import annotations
