@@ -82,8 +82,8 @@ def test_each_part_of_a_trace_is_where_its_record_says() -> None:
     assert [k for _, k in found.grads] == list(outputs.gradients) and len(outputs.gradients) == 1
     assert found.outgoing_gradients == [0] and len(outputs.outgoing_gradients) == 1
     assert found.result_grads == [1] and len(outputs.result_gradients) == 1
-    assert found.backward is not None
-    kept = found.backward.inputs[: len(outputs.residuals)]
+    assert found.gradients.graph is not None
+    kept = found.gradients.graph.inputs[: len(outputs.residuals)]
     assert tuple(graph.outputs[k] for k in outputs.residuals) == kept
     assert [graph.outputs[k] for k in outputs.value_guards] == [g.value for g in found.value_guards]
     number = {id(c.object): k for k, c in enumerate(found.captures) if not c.is_grad}

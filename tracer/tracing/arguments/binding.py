@@ -58,8 +58,7 @@ class Binding:
     def needs_arguments(self) -> bool:
         """Whether it cannot be called without any."""
         try:
-            if self._signature is not None:
-                self._signature.bind()
+            self.check((), {})
         except TypeError:
             return True
         return False

@@ -110,18 +110,18 @@ class CompiledTrace:
 
     def backward_executable(self) -> Executable:
         """The compiled program of the gradients of the results."""
-        assert self.recorded.backward is not None
+        assert self.recorded.gradients.graph is not None
         if self._backward is None:
             with self._lock:
                 if self._backward is None:
-                    backward = Executable(self.recorded.backward, {})
+                    backward = Executable(self.recorded.gradients.graph, {})
                     backward.forward = self.graph
                     self._backward = backward
         return self._backward
 
     def released_node(self) -> CompiledNode:
         """The history of a result that has one, but no gradient after the call."""
-        return CompiledNode.released_node(self.recorded.graph.name, self.recorded.refusal)
+        return CompiledNode.released_node(self.recorded.graph.name, self.recorded.gradients.refusal)
 
     # ---- which path
     def agreement(self, known: Sequence[ValueGuard]) -> int:
@@ -140,7 +140,7 @@ class CompiledTrace:
         """
         executable = self.executable
         assert isinstance(executable, StagedExecutable)
-        found = executable.decide(self._inputs(leaves), self.observed, agreed)
+        found = executable.decide(self.recorded.current_inputs(leaves), self.observed, agreed)
         return self.side_exit(found) if isinstance(found, FailedGuard) else found
 
     def side_exit(self, failed: FailedGuard) -> SideExit:
@@ -155,13 +155,6 @@ class CompiledTrace:
         return None if failed is None else self.side_exit(failed)
 
     # ---- running
-    def _inputs(self, leaves: Sequence[Any]) -> list[Any]:
-        recorded = self.recorded
-        inputs: list[Any] = [c.current(leaves) for c in recorded.captures]
-        inputs += [s.container[s.key] for s in recorded.scalars]
-        inputs += [leaves[k] for k in recorded.argument_leaves]
-        return inputs
-
     def run(self, leaves: Sequence[Any], early: list[list[Tensor]] | None = None) -> Any:
         """Run the program on argument leaves and do what the trace did: outputs, state, gradients.
 
@@ -170,7 +163,7 @@ class CompiledTrace:
         recorded, outputs = self.recorded, self.recorded.outputs
         for leaf in recorded.recorded_changes:
             require_history(leaves[leaf])
-        inputs = self._inputs(leaves)
+        inputs = recorded.current_inputs(leaves)
         results = self._compute(inputs, early)
         self._note_changes(leaves, results)
         for leaf in recorded.leaf_results:
@@ -236,15 +229,15 @@ class CompiledTrace:
 
     def _attach_histories(self, results: list[Any], inputs: list[Any]) -> None:
         """Give results, and state that was changed with a history, the backward program as theirs."""
-        recorded = self.recorded
-        if recorded.backward is not None:
+        recorded, gradients = self.recorded, self.recorded.gradients
+        if gradients.graph is not None:
             residuals = recorded.outputs.residuals
             sources = [inputs[k] for k in recorded.differentiable]
-            sources += [results[k] for k in recorded.result_sources]
-            outputs = [results[k] for k in recorded.cotangent_outputs]
+            sources += [results[k] for k in gradients.leaves]
+            outputs = [results[k] for k in gradients.outputs]
             borrowed = [inputs[k] for k in self.executable.borrowed(residuals)]
             node = CompiledNode(
-                recorded.backward,
+                gradients.graph,
                 self.backward_executable,
                 sources,
                 [results[k] for k in residuals],
@@ -253,20 +246,20 @@ class CompiledTrace:
                 self._again(inputs),
                 [x for x in borrowed if isinstance(x, Tensor)],
             )
-            for k, number in enumerate(recorded.cotangent_outputs):
+            for k, number in enumerate(gradients.outputs):
                 y = results[number]
                 if number in recorded.changed_histories:
                     set_history(y, node, k)
                 else:
                     y._requires_grad, y._grad_fn, y.output_number = True, node, k
         for number in recorded.changed_histories:
-            if number not in recorded.cotangent_outputs:
+            if number not in gradients.outputs:
                 set_history(results[number], self.released_node(), 0)
 
     def _again(self, inputs: list[Any]) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
         """What makes the differentiable results anew from their sources; None if the program changed what it reads."""
-        recorded = self.recorded
-        if recorded.mutated or recorded.mutated_arguments or recorded.result_sources:
+        recorded, gradients = self.recorded, self.recorded.gradients
+        if recorded.mutated or recorded.mutated_arguments or gradients.leaves:
             return None
         graph = recorded.graph
         tensors = [as_input(x) for x in inputs]
@@ -278,7 +271,7 @@ class CompiledTrace:
                     f"an input of {graph.name} was changed in place after the call, and its gradient needs the old value; "
                     "change it after backward()"
                 )
-            wanted = tuple(graph.outputs[k] for k in recorded.cotangent_outputs)
+            wanted = tuple(graph.outputs[k] for k in gradients.outputs)
             whole = Graph(graph.inputs, graph.nodes, wanted, graph.input_names, graph.name)
             part = remove_dead_code(whole)
             operands = list(tensors)

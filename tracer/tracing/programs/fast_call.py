@@ -74,7 +74,7 @@ def build_fast_call(compiled: CompiledTrace, resume: Resume) -> Callable[..., An
     if (
         kwargs.num_leaves
         or not _is_plain_tree(args)
-        or recorded.backward is not None
+        or recorded.gradients.graph is not None
         or recorded.changed_histories
         or recorded.recorded_changes
         or recorded.outgoing_gradients

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from tracer.ir.graph import Graph, Node
 from tracer.tensors.modes import Flag
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.recording.output_aliases import Alias
+from tracer.tracing.recording.output_gradients import ResultGradients
 from tracer.tracing.recording.program_outputs import ProgramInputs, ProgramOutputs
 from tracer.tracing.recording.trace_records import Capture, Holder, ScalarCapture
 from tracer.tracing.recording.value_guards import ValueGuard
@@ -52,16 +53,13 @@ class TraceResult:
     read_grads: list[tuple[Holder, bool]]
     flags: list[tuple[Any, str, bool]]  # whether options of optimisers are 0
     modules: list[Any]
-    backward: Graph | None
-    refusal: Exception | None  # why there is none
+    gradients: ResultGradients  # of results and of state with a history
+    differentiable: list[int]  # inputs that these are taken by
     applied: dict[Node, Applied]
-    differentiable: list[int]
-    cotangent_outputs: list[int]
     value_guards: list[ValueGuard]
     aliases: dict[int, Alias]
     result_grads: list[int]  # results that have a `.grad`
     leaf_results: list[int]  # that require gradients themselves
-    result_sources: list[int]  # of these, whose gradients are there
     changed_histories: list[int]  # outputs: changed state with a history
     # arguments whose changes are recorded for gradients, so that they must not be leaves
     recorded_changes: list[int]
@@ -71,6 +69,13 @@ class TraceResult:
     replaced: list[Any] = field(default_factory=list)
     followed: list[Tensor] = field(default_factory=list)  # state that is read from its place
     assignments: list[Callable[[], object]] = field(default_factory=list)  # of plain values
+
+    def current_inputs(self, leaves: Sequence[Any]) -> list[Any]:
+        """What the graph's inputs are in a call with these argument leaves, part by part as `inputs` numbers them."""
+        found: list[Any] = [capture.current(leaves) for capture in self.captures]
+        found += [scalar.container[scalar.key] for scalar in self.scalars]
+        found += [leaves[k] for k in self.argument_leaves]
+        return found
 
     @property
     def input_of_leaf(self) -> dict[int, int]:
