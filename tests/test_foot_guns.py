@@ -24,6 +24,7 @@ import pytest
 
 import tracer
 from codegen.runtime import memory_pool
+from codegen.runtime.pool import WorkerThread
 from tracer import ArgumentError, TraceError, nn, optim, trace
 from tracer.tensors.tensor import Tensor
 
@@ -1050,6 +1051,19 @@ def test_numbers_of_global_generators_are_refused() -> None:
     assert first == (np.random.rand(), random.random())  # nothing was taken from them
     seeded = trace(lambda x: x * np.float32(np.random.default_rng(0).random()))
     np.testing.assert_array_equal(seeded(tensor(3)), seeded(tensor(3)))
+
+
+def test_workers_of_programs_draw_no_numbers_that_another_thread_could_have_drawn() -> None:
+    """So what a function draws is an error while they are parked, as it is before the first program runs."""
+    before = tracer.get_num_threads()
+    tracer.set_num_threads(2)
+    try:
+        np.asarray(trace(lambda x: x * 2.0)(np.ones(1 << 20, np.float32)))
+        assert any(isinstance(thread, WorkerThread) for thread in threading.enumerate())
+        with pytest.raises(tracer.TraceError, match="drawn"):
+            trace(lambda x: x * np.random.rand())(np.ones(3))
+    finally:
+        tracer.set_num_threads(before)
 
 
 # ---- exceptions and leaks ------------------------------------------------------------------------

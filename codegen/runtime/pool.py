@@ -43,6 +43,10 @@ def part(name: str) -> int:
     return kernel_store.function(f"runtime/{name}", name, emit, _SYMBOLS).address
 
 
+class WorkerThread(threading.Thread):
+    """A thread that runs rows of programs and no Python of anybody's."""
+
+
 class Pool:
     """Workers that help the callers of this process's programs with rows of several chunks."""
 
@@ -87,7 +91,7 @@ class Pool:
             arguments = self.state, self._word(at.LIFE).value
             try:
                 for i in range(self._word(at.WANTED).value):
-                    thread = threading.Thread(
+                    thread = WorkerThread(
                         target=self._worker, args=arguments, daemon=True, name=f"tracer-{i + 1}"
                     )
                     thread.start()

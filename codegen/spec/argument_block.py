@@ -4,6 +4,7 @@ are, and the words of its argument block. Knows specifications; no printer, no c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -77,7 +78,4 @@ def partial_size(spec: KernelSpec, schedule: Schedule, sizes: Mapping[str, int])
 
 
 def _rows(spec: KernelSpec, sizes: Mapping[str, int]) -> int:
-    rows = 1
-    for axis in spec.rows:
-        rows *= sizes[axis.name]
-    return rows
+    return math.prod(sizes[axis.name] for axis in spec.rows)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from codegen.runtime.pool import WorkerThread
 from ops.errors import TraceError
 from ops.python_values import same_value
 from tracer.core.source_lines import warn
@@ -167,7 +168,8 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _may_draw(thread: threading.Thread) -> bool:
-    """Whether it is another thread than this one, and not the one that watches progress bars."""
-    return thread is not threading.current_thread() and not type(thread).__module__.startswith(
-        "tqdm."
-    )
+    """Whether it is another thread than this one that runs Python: not one of a program's workers, nor one that watches progress
+    bars."""
+    if thread is threading.current_thread() or isinstance(thread, WorkerThread):
+        return False
+    return not type(thread).__module__.startswith("tqdm.")
