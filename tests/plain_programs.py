@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 
 from codegen.cpu import compile as kernels
-from codegen.gemm.problem import k_blocks
 from codegen.runtime import AddressOf, Slot
 from codegen.spec.kernel_spec import KernelSpec, Schedule
 from codegen.vector import DTYPE, LANE_ELEMENT, NAMES, Lanes
-from codegen.vector.exact import exact_fma
 from codegen.vector.intrinsics import Buffer as Pointer
 from ops.compute import Contraction, Scalar
 from ops.operator import run_reference
 from ops.types import dtype_name, numpy_dtype
+from tests.products import product_by_rule, within_rounding
 from tests.support import execute_gemm as execute
 from tests.support.accuracy import difference_in_ulp
 from tests.support.plain_gemm import Memory, plain
@@ -101,32 +100,12 @@ def _code(source: str) -> Any:
     return compile(source, "<kernel text>", "eval")
 
 
-def _product(node: Node, x: Array, y: Array) -> Array:
-    """Chains of multiply-adds over blocks of k, as `codegen.gemm.problem` declares them."""
-    dtype = x.dtype
-    if dtype.kind in "iub":
-        return np.asarray(run_reference(node.op, [x, y], node.attrs)[0])
-    lane = DTYPE[LANE_ELEMENT[dtype_name(dtype)]]
-    a, b = x.astype(lane), y.astype(lane)
-    k = a.shape[-1]
-    length, count = k_blocks(k)
-    total: Any = None
-    for block in range(count):
-        chain = np.zeros(node.output.type.shape, lane)  # type: ignore[arg-type]
-        for i in range(block * length, min(k, (block + 1) * length)):
-            factors = np.broadcast_arrays(a[..., :, i, None], b[..., i, None, :], chain)
-            chain = exact_fma(*(f.reshape(-1) for f in factors)).reshape(chain.shape)
-        total = chain if total is None else total + chain
-    with np.errstate(all="ignore"):
-        return np.asarray(total.astype(dtype))
-
-
 def exact_node(node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
     """What a compiled program computes for one node that is no composite, to the bit."""
     if isinstance(node.op.compute, Scalar):
         return (_scalar(node, arrays),)
     if isinstance(node.op.compute, Contraction):
-        return (_product(node, *arrays),)
+        return (product_by_rule(*arrays),)
     return run_reference(node.op, list(arrays), node.attrs)
 
 
@@ -150,7 +129,7 @@ def _near_reference(node: Node, operands: list[Array], results: Sequence[Array])
     for found, wanted in zip(results, expected, strict=True):
         assert found.shape == wanted.shape and found.dtype == wanted.dtype, node
         if isinstance(node.op.compute, Contraction):
-            assert _products_agree(found, wanted, *operands), (node, operands, found, wanted)
+            assert within_rounding(found, wanted, *operands), (node, operands, found, wanted)
             continue
         off = difference_in_ulp(found, wanted)
         if node.op.name == "LogAddExp":  # near 0 the error is relative to the operands
@@ -167,24 +146,6 @@ def _relative_to_operands(found: Array, wanted: Array, operands: list[Array]) ->
         off = np.abs(found.astype(np.float64) - wanted.astype(np.float64)) / size
         off = np.where((found == wanted) | ((found != found) & (wanted != wanted)), 0, off)
         return float((off / unit[dtype_name(found.dtype)]).max(initial=0))
-
-
-def _products_agree(found: Array, wanted: Array, x: Array, y: Array) -> bool:
-    """Sums in another order differ by the rounding of the terms' sizes; infinities on the way may differ."""
-    if found.dtype.kind in "iub":
-        return bool(np.array_equal(found, wanted))
-    a, b = x.astype(np.float64), y.astype(np.float64)
-    name = dtype_name(found.dtype)
-    unit = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-22, "float64": 2.0**-50}[
-        name
-    ]
-    with np.errstate(all="ignore"):
-        size = np.abs(a) @ np.abs(b)
-        largest = float(np.finfo(np.float32).max if name != "float64" else np.finfo(np.float64).max)
-        unclear = ~(size < (6e4 if name == "float16" else largest) / 4)
-        off = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
-        small = 2.0**-24 if name == "float16" else 2.0**-133 if name == "bfloat16" else 2.0**-149
-        return bool(np.all(unclear | (off <= unit * size + max(small, 0.0))))
 
 
 # ---- a lowered program, un-jitted ----------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Matrix multiplication: the bits of every path, layout and order are those of one written-out
 rule.
 
-The rule (`model`) is NumPy with an exactly rounded fma; float results must equal it to the bit,
-integers NumPy's own.
+The rule (`product_by_rule`) is NumPy with an exactly rounded fma; float results must equal it to
+the bit, integers NumPy's own.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import pytest
 from codegen.gemm import Choice, GemmPlan, MatrixStrides, Problem, argument_block, plan
 from codegen.gemm import compiled as compiled_kernels
 from codegen.gemm.element import ELEMENTS, tile_of
-from codegen.gemm.problem import canonical, k_blocks
+from codegen.gemm.problem import canonical
 from codegen.runtime.library import LibraryRow, program_rows
-from codegen.vector.exact import exact_fma
 from tests.cpus import AVX2, has
+from tests.products import product_by_rule
 from tests.support.execute_gemm import compiled, in_order, run
 from tests.support.plain_gemm import Memory, plain
 
@@ -108,28 +108,6 @@ def product(a: Array, b: Array, choice: Choice | None = None, **how: Any) -> Arr
     return c
 
 
-def model(a: Array, b: Array) -> Array:
-    """The rule: blocks of k, each a chain of multiply-adds from zero, added in order; rounded once
-    at the end.
-    """
-    if a.dtype.name not in FLOATS:
-        with np.errstate(all="ignore"):
-            return np.matmul(a, b)
-    wide = np.float64 if a.dtype == np.float64 else np.float32
-    x, y = a.astype(wide), b.astype(wide)
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    length, count = k_blocks(a.shape[-1])
-    total = np.zeros((*batch, a.shape[-2], b.shape[-1]), wide)
-    for block in range(count):
-        chain = np.zeros_like(total)
-        for k in range(block * length, min((block + 1) * length, a.shape[-1])):
-            chain = exact_fma(x[..., :, k, None], y[..., k, None, :], chain)
-        with np.errstate(all="ignore"):
-            total = total + chain if block else chain
-    with np.errstate(all="ignore"):
-        return total.astype(a.dtype)
-
-
 def same(x: Array, y: Array) -> bool:
     """Equal bits, except that any NaN equals any other."""
     if x.dtype.name not in FLOATS:
@@ -175,7 +153,7 @@ def test_sizes_around_the_edges_of_tiles_and_blocks(name: str, rng: np.random.Ge
     sizes = EDGES if name in ("float32", "float64") else EDGES[::3]
     for m, n, k in sizes:
         a, b = values(rng, (m, k), name), values(rng, (k, n), name)
-        expected = model(a, b)
+        expected = product_by_rule(a, b)
         assert same(product(a, b), expected), (m, n, k)
         turned = product(np.asfortranarray(a), np.asfortranarray(b))
         assert same(turned, expected), (m, n, k)
@@ -190,7 +168,7 @@ def test_every_way_of_finding_operands_gives_the_same_bits(
 ) -> None:
     m, n, k = size
     a, b = values(rng, (m, k), name), values(rng, (k, n), name)
-    expected = model(a, b)
+    expected = product_by_rule(a, b)
     spread_a, spread_b = np.repeat(np.repeat(a, 2, 0), 3, 1), np.repeat(np.repeat(b, 3, 0), 2, 1)
     lefts = (
         a,
@@ -220,7 +198,7 @@ def test_results_may_have_contiguous_columns_instead_of_rows(rng: np.random.Gene
     wide = np.zeros((40, 50), np.float32)
     for c in (wide[:21, 4:23].T, wide[4:23, 3:24]):
         execute(plan(problem(a, b, c)), a, b, c)
-        assert same(c, model(a, b))
+        assert same(c, product_by_rule(a, b))
 
 
 def test_a_column_of_a_strided_result(rng: np.random.Generator) -> None:
@@ -228,7 +206,7 @@ def test_a_column_of_a_strided_result(rng: np.random.Generator) -> None:
     a, b = values(rng, (1, 4, 5), "float32"), values(rng, (3, 5, 1), "float32")
     c = np.zeros((3, 4, 2, 1), np.float32)[:, :, 0]
     execute(plan(problem(a, b, c)), a, b, c)
-    assert same(c, model(a, b))
+    assert same(c, product_by_rule(a, b))
 
 
 BATCHES = (
@@ -249,7 +227,7 @@ def test_batches_broadcast(
 ) -> None:
     for m, n, k in ((3, 5, 4), (1, 20, 6), (9, 1, 17), (1, 1, 3)):
         a, b = values(rng, (*left, m, k), "float32"), values(rng, (*right, k, n), "float32")
-        expected = model(a, b)
+        expected = product_by_rule(a, b)
         assert same(product(a, b), expected)
         assert same(product(np.swapaxes(np.swapaxes(a, -1, -2).copy(), -1, -2), b), expected)
         for how in choices(problem(a, b, np.empty_like(expected))):
@@ -259,10 +237,10 @@ def test_batches_broadcast(
 def test_batch_axes_with_holes_and_in_any_order(rng: np.random.Generator) -> None:
     a = values(rng, (4, 6, 5, 7), "float64").transpose(1, 0, 2, 3)[::2]
     b = values(rng, (3, 4, 7, 9), "float64")[:, ::-1]
-    assert same(product(a, b), model(a, b))
+    assert same(product(a, b), product_by_rule(a, b))
     # Heads of attention: (batch, position, head, feature) read as (batch, head, position, feature).
     q, k = (values(rng, (2, 10, 3, 8), "float32").transpose(0, 2, 1, 3) for _ in "qk")
-    assert same(product(q, k.swapaxes(-1, -2)), model(q, k.swapaxes(-1, -2)))
+    assert same(product(q, k.swapaxes(-1, -2)), product_by_rule(q, k.swapaxes(-1, -2)))
 
 
 @pytest.mark.parametrize("name", ("float32", "float16", "bfloat16", "int16", "bool"))
@@ -270,7 +248,7 @@ def test_accumulating_is_adding_the_product_afterwards(name: str, rng: np.random
     for m, n, k in ((9, 33, 300), (1, 40, 300), (5, 7, 0)):
         a, b, c = values(rng, (m, k), name), values(rng, (k, n), name), values(rng, (m, n), name)
         with np.errstate(all="ignore"):
-            expected = c + model(a, b)
+            expected = c + product_by_rule(a, b)
         execute(plan(problem(a, b, c, accumulate=True)), a, b, c)
         assert same(c, expected), (m, n, k)
 
@@ -281,7 +259,7 @@ def test_nan_and_infinity_propagate(name: str, rng: np.random.Generator) -> None
         a, b = values(rng, (m, k), name), values(rng, (k, n), name)
         a[0, 3], a[-1, 5], b[7, -1], b[9, 0] = np.nan, np.inf, -np.inf, np.nan
         b[5, 1], a[0, 7] = 0, 0  # inf * 0 and 0 * inf
-        result, expected = product(a, b), model(a, b)
+        result, expected = product(a, b), product_by_rule(a, b)
         assert (
             np.isnan(expected[0]).all() and np.isnan(expected[-1, 1]) and np.isnan(expected[0, -1])
         )
@@ -291,7 +269,7 @@ def test_nan_and_infinity_propagate(name: str, rng: np.random.Generator) -> None
 def test_extremes_of_half_precision() -> None:
     a = np.array([[60000, 60000], [2**-14, 2**-24], [1, 2**-11]], np.float16)
     b = np.array([[1, 2**-10], [1, 0.5]], np.float16)
-    assert same(product(a, b), model(a, b)) and np.isinf(product(a, b)[0, 0])
+    assert same(product(a, b), product_by_rule(a, b)) and np.isinf(product(a, b)[0, 0])
 
 
 def test_nothing_to_sum_and_nothing_to_do() -> None:
@@ -463,7 +441,7 @@ def test_nothing_outside_the_operands_is_read_or_written(
     ):
         a = np.asarray(values(rng, (m, k), name), order=orders[0])  # type: ignore[call-overload]
         b = np.asarray(values(rng, (k, n), name), order=orders[1])  # type: ignore[call-overload]
-        expected = model(a, b)
+        expected = product_by_rule(a, b)
         for how in (None, *choices(problem(a, b, expected))):
             x, y, c = (g.array(v, at_end) for g, v in zip(guards, (a, b, expected), strict=True))
             c[...] = 0
