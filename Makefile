@@ -1,7 +1,7 @@
 # Everything this project does, on a machine that has only Python (3.11 or newer) and make. `make help` lists it.
 #
 #   make demo PYTHON=/path/to/python3.12    choose the Python that the environment is made with
-#   make test TESTS=tests/test_layers.py    run some of the tests
+#   make test TESTS=tests/project/test_layers.py    run some of the tests
 #   make test JOBS=8                        with more processes (2 by default)
 #
 # The environment lies in .venv; a target installs what it needs when pyproject.toml is newer than its stamp there.

@@ -29,7 +29,8 @@ from ops.operator import (
     Unsupported,
     ZeroGradient,
 )
-from tests import test_compiled_table, test_onnx_table, test_ops_table
+from tests.onnx import test_onnx_table
+from tests.ops import test_compiled_table, test_ops_table
 
 ORIGINAL = "__original"
 
