@@ -92,6 +92,11 @@ class Dim:
 
     Build with `Dim.symbol("n")` and `+ - * //` and `maximum`, `minimum`. `==` is equality as
     polynomials; there is no order, so code that compares sizes must say what it does for symbols.
+
+        >>> from tracer.ir import Dim
+        >>> n = Dim.symbol("n")
+        >>> (n + 1) * 2 == 2 * n + 2
+        True
     """
 
     __slots__ = ("_hash", "terms")

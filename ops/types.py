@@ -95,7 +95,12 @@ def is_integer(dtype: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """Element type (NumPy's name), shape, and `weak`: it came from a Python number and does not decide promotion."""
+    """Element type (NumPy's name), shape, and `weak`: it came from a Python number and does not decide promotion.
+
+    >>> from tracer.ir import Type
+    >>> Type("float32", (2, 3)).rank
+    2
+    """
 
     dtype: str
     shape: Shape = ()

@@ -35,7 +35,7 @@ numba_cuda = pytest.mark.skipif(
 
 def test_simulator_gives_the_bits_of_the_cpu(run_python: RunPython) -> None:
     done = run_python(
-        "from tests import cuda_worker; cuda_worker.main()",
+        "from tests.support import cuda_worker; cuda_worker.main()",
         environment={"NUMBA_ENABLE_CUDASIM": "1"},
     )
     assert done.stdout.count("equal bits") == 36, done.stdout

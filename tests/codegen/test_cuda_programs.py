@@ -28,7 +28,7 @@ numba_cuda = pytest.mark.skipif(
 
 def test_programs_have_the_bits_of_the_cpu_in_the_simulator(run_python: RunPython) -> None:
     done = run_python(
-        "from tests import cuda_programs; cuda_programs.simulate()",
+        "from tests.support import cuda_programs; cuda_programs.simulate()",
         environment={"NUMBA_ENABLE_CUDASIM": "1"},
     )
     assert done.stdout.count("equal bits") > 10, done.stdout
@@ -38,7 +38,7 @@ def test_programs_have_the_bits_of_the_cpu_in_the_simulator(run_python: RunPytho
 
 @numba_cuda
 def test_kernels_of_programs_compile_for_two_architectures(run_python: RunPython) -> None:
-    done = run_python("from tests import cuda_programs; cuda_programs.compile_all()")
+    done = run_python("from tests.support import cuda_programs; cuda_programs.compile_all()")
     codes = json.loads(done.stdout.splitlines()[-1])
     assert len(codes) >= 12
     for name, code in codes.items():

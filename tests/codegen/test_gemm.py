@@ -388,7 +388,7 @@ def test_narrower_registers_give_the_same_bits(run_python: Any, tmp_path: Any) -
     if not has("avx2"):
         pytest.skip("this CPU has no AVX2")
     done = run_python(
-        "from tests.test_gemm import digest, ROWS, COLUMNS; print(ROWS, COLUMNS, digest())",
+        "from tests.codegen.test_gemm import digest, ROWS, COLUMNS; print(ROWS, COLUMNS, digest())",
         environment=AVX2,
     )
     rows, columns, found = done.stdout.split()
@@ -595,7 +595,7 @@ def test_what_cannot_be_multiplied_is_said() -> None:
 
 def test_numba_is_not_needed(run_python: Any) -> None:
     check = "import sys; assert 'numba' not in sys.modules"
-    run_python(f"from tests.test_gemm import digest; digest(); {check}")
+    run_python(f"from tests.codegen.test_gemm import digest; digest(); {check}")
 
 
 def test_object_code_does_not_outlive_a_new_version_of_its_sources(tmp_path: Path) -> None:

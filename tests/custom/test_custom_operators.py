@@ -366,7 +366,7 @@ TABLE = np.ones(4)
         ),
         (calls_itself, r"calls_itself \(.*\) calls itself"),
         (lambda x: TABLE[0] * x, r"uses TABLE, of class ndarray: .* cannot hold"),
-        (lambda x: ks.WIDTH * x, r"uses ks, the module tests.kernel_specs, which"),
+        (lambda x: ks.WIDTH * x, r"uses ks, the module tests\.support\.kernel_specs, which"),
         (lambda x: undefined_name + x, r"uses the name undefined_name, which is not defined"),  # noqa: F821
         (lambda x: x.shape[0], r"cannot be compiled for float32: .*(?s:.*)shape"),
         (lambda x: None, r"gives none for float32; it must give a number on every path"),

@@ -281,7 +281,7 @@ def test_a_fingerprint_without_origins_is_of_what_is_computed() -> None:
 
 
 def test_fingerprints_are_the_same_in_every_process(run_python) -> None:
-    code = "from tests.graphs import full_graph; from tracer import ir; "
+    code = "from tests.support.graphs import full_graph; from tracer import ir; "
     code += "print(ir.fingerprint(full_graph()))"
     seeds = [{"PYTHONHASHSEED": seed} for seed in "12"]
     found = {run_python(code, environment=e).stdout.strip() for e in seeds}

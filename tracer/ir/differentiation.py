@@ -26,6 +26,12 @@ class Differentiated:
 
     `forward`: the graph, with residuals behind its outputs. `backward`: from the residuals, then a cotangent for each of
     `outputs`, to a gradient for each of `wrt`; both are numbers, of outputs and inputs of the graph.
+
+        >>> from tracer.ir import GraphBuilder, Type, differentiate
+        >>> g = GraphBuilder()
+        >>> halves = differentiate(g.build([g.Exp(g.input(Type("float32", (3,)), "x"))]))
+        >>> len(halves.forward.outputs), len(halves.backward.inputs)
+        (2, 2)
     """
 
     forward: Graph
@@ -90,8 +96,7 @@ def differentiate(
         ArgumentError: There is no input or output of such a number.
         GradError: An input or output is not floating, or an operator on the way has no gradient.
 
-        >>> from ops.types import Type
-        >>> from tracer.graph import GraphBuilder
+        >>> from tracer.ir import GraphBuilder, Type, differentiate
         >>> g = GraphBuilder("square")
         >>> x = g.input(Type("float32", (3,)), "x")
         >>> halves = differentiate(g.build([g.Mul(x, x)]))
