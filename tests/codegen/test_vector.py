@@ -152,7 +152,9 @@ def check_powers_of_two() -> None:
 def test_powers_of_two(run_python: Callable[..., Any]) -> None:
     check_powers_of_two()
     if has("avx2"):  # two products instead of one instruction
-        run_python("from tests.codegen.test_vector import *\ncheck_powers_of_two()", environment=AVX2)
+        run_python(
+            "from tests.codegen.test_vector import *\ncheck_powers_of_two()", environment=AVX2
+        )
 
 
 @pytest.mark.parametrize(
