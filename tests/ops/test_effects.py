@@ -183,9 +183,9 @@ def test_effects_in_blocks_keep_their_nodes(log: Log) -> None:
 
 def test_traced_functions_have_the_effects_of_eager_ones(log: Log) -> None:
     def f(x: Any) -> Any:
-        y = apply.apply("Note", x * 2, number=1)
-        apply.apply("Tell", x, number=2)
-        apply.apply("Note", x * 2, number=1)
+        y = apply("Note", x * 2, number=1)
+        apply("Tell", x, number=2)
+        apply("Note", x * 2, number=1)
         return y + 1
 
     x = tracer.tensor([1.0, 2.0])

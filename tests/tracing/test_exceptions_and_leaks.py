@@ -175,7 +175,9 @@ def test_containers_of_the_caller_that_a_function_changes() -> None:
         del state["sum"]
 
     x = tensor(3)
-    with pytest.raises(TraceError, match=r"changes a list that it is given(.|\n)*test_exceptions_and_leaks"):
+    with pytest.raises(
+        TraceError, match=r"changes a list that it is given(.|\n)*test_exceptions_and_leaks"
+    ):
         trace(append)(x, [])
     for function in (replace, remove):
         state = {"sum": tracer.zeros(3)}

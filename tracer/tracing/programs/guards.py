@@ -38,7 +38,7 @@ def build_guard(
     `objects`: arguments that the signature compares by identity, such as modules, under their names; what was read through them
     has a name too. `hooks`: those of arguments.
     """
-    builder = _GuardBuilder(fn, recorded, {**objects, "generator": default_generator}, hooks)
+    builder = _GuardBuilder(fn, recorded, objects, hooks)
     out = builder.out
     out.open("try:")
     builder.hooks()
@@ -80,7 +80,8 @@ class _GuardBuilder:
         targets: dict[int, Any] = {id(c.object): c.object for c in recorded.captures}
         targets |= {id(s.container): s.container for s in recorded.scalars}
         targets |= {id(m): m for m in recorded.modules}
-        return find_paths([*roots, *self._objects.values(), *self._hooks], targets, names)
+        starts = [*roots, *self._objects.values(), Source(default_generator, "generator")]
+        return find_paths([*starts, *self._hooks], targets, names)
 
     # ---- pieces of text
     def constant(self, value: Any) -> str:
