@@ -27,8 +27,7 @@ def relu(x: Any, /) -> Tensor:
     x = as_numbers(x)
     if x.type.dtype.startswith("uint"):
         return maximum(x, 0)
-    result: Tensor = apply("Relu", x)
-    return result
+    return apply("Relu", x)
 
 
 @public
@@ -193,8 +192,7 @@ def logsumexp(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     tensor(1000.6932)
     """
     x = as_floating(x)
-    result: Tensor = apply("ReduceLogSumExp", x, axes=as_axes(axis, x), keepdims=keepdims)
-    return result
+    return apply("ReduceLogSumExp", x, axes=as_axes(axis, x), keepdims=keepdims)
 
 
 @public
@@ -228,8 +226,7 @@ def _normalized(name: str, x: Any, scale: Any, bias: Any, axis: int, epsilon: fl
     if scale is None and bias is not None:
         scale = ones(x.type.shape[normalize_axis(axis, x.ndim) :], x.type.dtype)
     operands = [as_tensor(v) for v in (scale, bias) if v is not None]
-    result: Tensor = apply(name, x, *operands, axis=axis, epsilon=epsilon)
-    return result
+    return apply(name, x, *operands, axis=axis, epsilon=epsilon)
 
 
 __all__ = [

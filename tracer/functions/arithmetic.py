@@ -99,8 +99,7 @@ def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
                     "first (a compiled function "
                     f"wraps around to {lowest})"
                 )
-    result: Tensor = apply(name, a, b)
-    return result
+    return apply(name, a, b)
 
 
 def known_elements(given: Any, x: Tensor) -> np.ndarray[Any, Any] | None:
@@ -245,8 +244,7 @@ def pow(x1: Any, x2: Any, /) -> Tensor:
     if a.type.dtype == "bool":
         a, b = cast(a, "int64"), cast(b, "int64")
     if is_floating(a.type.dtype):
-        result: Tensor = apply("Pow", a, b)
-        return result
+        return apply("Pow", a, b)
     exponents = known_elements(x2, b)
     if exponents is not None and np.any(exponents < 0):
         raise DTypeError(
@@ -254,8 +252,7 @@ def pow(x1: Any, x2: Any, /) -> Tensor:
             f"{short(b.type)}); make one of them "
             "floating"
         )
-    whole: Tensor = apply("IntegerPow", a, b)
-    return whole
+    return apply("IntegerPow", a, b)
 
 
 def _power_by_number(x1: Any, exponent: int | float) -> Tensor | None:
@@ -305,8 +302,7 @@ def square(x: Any, /) -> Tensor:
     tensor([1, 9])
     """
     x = strong(as_tensor(x))
-    result: Tensor = apply("Mul", x, x)
-    return result
+    return apply("Mul", x, x)
 
 
 @public
@@ -408,8 +404,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
         operands.insert(1, constant(_limits(dtype)[0], dtype))
     if max is None:
         operands.append(constant(_limits(dtype)[1], dtype))
-    result: Tensor = apply("Clip", *map(strong, operands))
-    return result
+    return apply("Clip", *map(strong, operands))
 
 
 # ---- rounding ------------------------------------------------------------------------------------
@@ -419,8 +414,7 @@ def _rounded(name: str, x: Any) -> Tensor:
     x = strong(as_tensor(x))
     if not is_floating(x.type.dtype):
         return copied(x)
-    result: Tensor = apply(name, x)
-    return result
+    return apply(name, x)
 
 
 @public

@@ -108,8 +108,7 @@ def as_tensor(x: Any) -> Tensor:
     if isinstance(x, bool | int | float | np.generic | list | tuple):
         return fresh(array_of(x))
     if isinstance(x, Dim):
-        size: Tensor = apply("Dimension", size=x)
-        return size
+        return apply("Dimension", size=x)
     if hasattr(x, "__array__"):
         return as_tensor(np.asarray(x))
     raise ArgumentError(
@@ -127,8 +126,7 @@ def _stacked(items: list[Tensor]) -> Tensor:
         )
     dtype, weak = result_type(*(x.type for x in items))
     alike = [x if weak and x.type.dtype == dtype else cast(x, dtype) for x in items]
-    result: Tensor = apply("Concat", *(apply("Unsqueeze", x, axes=(0,)) for x in alike), axis=0)
-    return result
+    return apply("Concat", *(apply("Unsqueeze", x, axes=(0,)) for x in alike), axis=0)
 
 
 def copied(x: Tensor) -> Tensor:
@@ -155,8 +153,7 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     """x with another element type; x itself if it has it."""
     if x.type.dtype == dtype and not x.type.weak:
         return x
-    result: Tensor = apply("Cast", x, to=dtype)
-    return result
+    return apply("Cast", x, to=dtype)
 
 
 @public
@@ -227,8 +224,7 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
         value = fresh(array_of(fill_value, dtype))
     if value.ndim:
         raise ShapeError(f"fill_value must be 0-d, got shape {value.shape}; use broadcast_to")
-    result: Tensor = apply("Expand", value, shape=as_shape(shape))
-    return owned(result)
+    return owned(apply("Expand", value, shape=as_shape(shape)))
 
 
 @public

@@ -51,8 +51,7 @@ def take(x: Any, indices: Any, /, axis: int | None = None) -> Tensor:
     x, where = as_tensor(x), as_indices(indices)
     if axis is None:
         x, axis = apply("Reshape", x, shape=(x.type.size,)), 0
-    result: Tensor = apply("Gather", x, where, axis=axis)
-    return result
+    return apply("Gather", x, where, axis=axis)
 
 
 @public
@@ -82,8 +81,7 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
         )
         for t in (x, where)
     )
-    result: Tensor = apply("GatherElements", x, where, axis=axis)
-    return result
+    return apply("GatherElements", x, where, axis=axis)
 
 
 @public
@@ -97,8 +95,7 @@ def gather(x: Any, indices: Any, /, axis: int = 0) -> Tensor:
     tensor([[1, 1],
             [4, 3]])
     """
-    result: Tensor = apply("GatherElements", as_tensor(x), as_indices(indices), axis=axis)
-    return result
+    return apply("GatherElements", as_tensor(x), as_indices(indices), axis=axis)
 
 
 def same_type(x: Tensor, updates: Any, shape: Any) -> Tensor:
@@ -128,10 +125,7 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     tensor([2., 0., 6.])
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
-    result: Tensor = apply(
-        "ScatterAdd", x, where, same_type(x, updates, where.type.shape), axis=axis
-    )
-    return result
+    return apply("ScatterAdd", x, where, same_type(x, updates, where.type.shape), axis=axis)
 
 
 @public
@@ -147,8 +141,7 @@ def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     x, where = strong(as_tensor(x)), as_indices(indices)
     place = normalize_axis(axis, x.ndim)
     shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
-    result: Tensor = apply("IndexAdd", x, where, same_type(x, updates, shape), axis=place)
-    return result
+    return apply("IndexAdd", x, where, same_type(x, updates, shape), axis=place)
 
 
 @public
@@ -163,8 +156,7 @@ def scatter(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
     """
     x, where = strong(as_tensor(x)), as_indices(indices)
     value = same_type(x, src, where.type.shape)
-    result: Tensor = apply("ScatterElements", x, where, value, axis=axis)
-    return result
+    return apply("ScatterElements", x, where, value, axis=axis)
 
 
 @public
@@ -182,8 +174,7 @@ def index_copy(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
     x, where = strong(as_tensor(x)), as_indices(indices)
     place = normalize_axis(axis, x.ndim)
     shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
-    result: Tensor = apply("IndexCopy", x, where, same_type(x, src, shape), axis=place)
-    return result
+    return apply("IndexCopy", x, where, same_type(x, src, shape), axis=place)
 
 
 @public
@@ -208,8 +199,7 @@ def one_hot(
                 "there"
             )
         num_classes = int(known.max()) + 1 if known.size else 0
-    result: Tensor = apply("OneHot", where, depth=num_classes, axis=axis, dtype=dtype_name(dtype))
-    return result
+    return apply("OneHot", where, depth=num_classes, axis=axis, dtype=dtype_name(dtype))
 
 
 @public
@@ -255,8 +245,7 @@ def masked_select(x: Any, mask: Any, /, size: Size | None = None) -> Tensor:
     shape = broadcast_shapes(x.type.shape, where.type.shape)
     x, where = (t if t.type.shape == shape else apply("Expand", t, shape=shape) for t in (x, where))
     flat = apply("Reshape", x, shape=(x.type.size,))
-    result: Tensor = apply("Gather", flat, _positions(where, size, "masked_select"), axis=0)
-    return result
+    return apply("Gather", flat, _positions(where, size, "masked_select"), axis=0)
 
 
 def _truth(x: Tensor) -> Tensor:
@@ -266,8 +255,7 @@ def _truth(x: Tensor) -> Tensor:
 def _positions(mask: Tensor, size: Size | None, what: str) -> Tensor:
     if size is None:
         size = count_of(mask, what)
-    result: Tensor = apply("FlatNonzero", mask, size=size)
-    return result
+    return apply("FlatNonzero", mask, size=size)
 
 
 def count_of(mask: Tensor, what: str) -> int:
@@ -329,20 +317,19 @@ def linear_index(indices: list[Tensor], sizes: list[Any]) -> Tensor:
     for k, (index, size) in enumerate(zip(indices, sizes, strict=True)):
         index = cast(index, "int64")
         zero, count = _int64(0), _int64(size)
-        inside: Tensor = apply(
+        inside = apply(
             "And", apply("LessOrEqual", apply("Neg", count), index), apply("Less", index, count)
         )
         index = apply("Where", apply("Less", index, zero), apply("Add", index, count), index)
         result = apply("Add", apply("Mul", result, count), index) if k else index
         valid = apply("And", valid, inside) if k else inside
-    flat: Tensor = apply("Where", valid, result, _int64(total))
+    flat = apply("Where", valid, result, _int64(total))
     return apply("Expand", flat, shape=shape) if flat.type.shape != shape else flat
 
 
 def _int64(size: Any) -> Tensor:
     if isinstance(size, Dim):
-        result: Tensor = apply("Dimension", size=size)
-        return result
+        return apply("Dimension", size=size)
     return fresh(np.asarray(size, np.int64))
 
 

@@ -240,8 +240,7 @@ def _gathered(x: Tensor, items: Items) -> Tensor:
         result = apply("Unsqueeze", result, axes=new)
     places, indices = indices_of(x, items)
     if len(places) == 1:
-        found: Tensor = apply("Gather", result, indices[0], axis=places[0])
-        return found
+        return apply("Gather", result, indices[0], axis=places[0])
     return _gathered_together(result, places, indices, items.apart(places))
 
 
@@ -273,8 +272,7 @@ def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor], apar
         total = total * size
     first, last = places[0], places[-1]
     flat = apply("Reshape", x, shape=(*x.type.shape[:first], total, *x.type.shape[last + 1 :]))
-    result: Tensor = apply("Gather", flat, linear_index(indices, sizes), axis=first)
-    return result
+    return apply("Gather", flat, linear_index(indices, sizes), axis=first)
 
 
 def first_of(x: Tensor, places: list[int]) -> tuple[int, ...]:

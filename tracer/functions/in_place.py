@@ -156,5 +156,4 @@ def _spread(x: Tensor, new: Tensor) -> Tensor:
     new = cast(new, x.type.dtype)
     if new.type.shape == x.type.shape:
         return new
-    result: Tensor = apply("Expand", new, shape=x.type.shape)
-    return result
+    return apply("Expand", new, shape=x.type.shape)

@@ -42,8 +42,7 @@ def _wide(x: Tensor) -> Tensor:
 
 def _counted(losses: Tensor, weights: Tensor) -> Tensor:
     """Losses times weights; what has weight 0 counts for nothing, though it be infinite."""
-    result: Tensor = apply("MulNoNan", losses, weights)
-    return result
+    return apply("MulNoNan", losses, weights)
 
 
 def _over(losses: Tensor, weights: Tensor) -> Tensor:
@@ -124,7 +123,7 @@ class _Classes:
             return cast(counts, _wide(self.x).type.dtype)
         ignored = logic.equal(self.target, self.ignore_index)
         index = logic.where(ignored, 0, cast(self.target, "int64"))
-        chosen: Tensor = apply("Gather", self.weight, index, axis=0)
+        chosen = apply("Gather", self.weight, index, axis=0)
         return logic.where(ignored, 0.0, chosen)
 
     def log_probabilities_of_targets(self, logs: Tensor) -> Tensor:
@@ -174,7 +173,7 @@ def cross_entropy(
         return _of_probabilities(classes, reduction, label_smoothing)
     classes.check_indices()
     smooth_here = label_smoothing if classes.weight is None else 0.0
-    losses: Tensor = apply(
+    losses = apply(
         "SoftmaxCrossEntropy",
         classes.x,
         classes.target,

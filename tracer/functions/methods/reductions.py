@@ -146,7 +146,7 @@ def _extremum(
         return values(x, keepdims=keepdims)
     place = normalize_axis(chosen, x.ndim)
     indices = positions(x, axis=place, keepdims=True)
-    found: Tensor = apply("GatherElements", x, indices, axis=place)
+    found = apply("GatherElements", x, indices, axis=place)
     if not keepdims:
         found, indices = (apply("Squeeze", t, axes=(place,)) for t in (found, indices))
     return Extremum(found, indices)
