@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ops import dims
 from ops.dims import Dim
 from ops.errors import DTypeError, ShapeError, TraceError
 from ops.types import broadcast_shapes, dtype_name, is_integer, normalize_axis, short
-from tracer.dispatch.apply import apply
+from tracer.dispatch.apply import BUILDER, apply
 from tracer.functions.creation import as_tensor, cast, fresh
 from tracer.functions.elementwise import strong
 from tracer.functions.promotion import number, number_type
@@ -114,6 +115,20 @@ def same_type(x: Tensor, updates: Any, shape: Any) -> Tensor:
     return value
 
 
+def _scattered(name: str, x: Any, indices: Any, updates: Any, axis: int) -> Tensor:
+    """x changed at one element for each index."""
+    x, where = strong(as_tensor(x)), as_indices(indices)
+    return apply(name, x, where, same_type(x, updates, where.type.shape), axis=axis)
+
+
+def _with_slices(name: str, x: Any, indices: Any, updates: Any, axis: int) -> Tensor:
+    """x changed at a whole slice for each index."""
+    x, where = strong(as_tensor(x)), as_indices(indices)
+    place = normalize_axis(axis, x.ndim)
+    shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
+    return apply(name, x, where, same_type(x, updates, shape), axis=place)
+
+
 @public
 def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     """x with each update added to the element at its index along an axis: the reverse of `gather`.
@@ -124,8 +139,7 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     >>> tracer.scatter_add(tracer.zeros(3), [2, 0, 2], [1.0, 2.0, 5.0])
     tensor([2., 0., 6.])
     """
-    x, where = strong(as_tensor(x)), as_indices(indices)
-    return apply("ScatterAdd", x, where, same_type(x, updates, where.type.shape), axis=axis)
+    return _scattered("ScatterAdd", x, indices, updates, axis)
 
 
 @public
@@ -138,10 +152,7 @@ def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     >>> tracer.index_add(tracer.zeros(3), [0, 0, 2], [1.0, 2.0, 5.0])
     tensor([3., 0., 5.])
     """
-    x, where = strong(as_tensor(x)), as_indices(indices)
-    place = normalize_axis(axis, x.ndim)
-    shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
-    return apply("IndexAdd", x, where, same_type(x, updates, shape), axis=place)
+    return _with_slices("IndexAdd", x, indices, updates, axis)
 
 
 @public
@@ -154,9 +165,7 @@ def scatter(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
     >>> tracer.scatter(tracer.zeros(3), [2, 0], [1.0, 2.0])
     tensor([2., 0., 1.])
     """
-    x, where = strong(as_tensor(x)), as_indices(indices)
-    value = same_type(x, src, where.type.shape)
-    return apply("ScatterElements", x, where, value, axis=axis)
+    return _scattered("ScatterElements", x, indices, src, axis)
 
 
 @public
@@ -171,10 +180,7 @@ def index_copy(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
             [0., 0.],
             [1., 2.]])
     """
-    x, where = strong(as_tensor(x)), as_indices(indices)
-    place = normalize_axis(axis, x.ndim)
-    shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
-    return apply("IndexCopy", x, where, same_type(x, src, shape), axis=place)
+    return _with_slices("IndexCopy", x, indices, src, axis)
 
 
 @public
@@ -243,7 +249,7 @@ def masked_select(x: Any, mask: Any, /, size: Size | None = None) -> Tensor:
     if where.type.dtype != "bool":
         raise DTypeError(f"a mask is bool, got {short(where.type)}; compare it with something")
     shape = broadcast_shapes(x.type.shape, where.type.shape)
-    x, where = (t if t.type.shape == shape else apply("Expand", t, shape=shape) for t in (x, where))
+    x, where = BUILDER.expand(x, shape), BUILDER.expand(where, shape)
     flat = apply("Reshape", x, shape=(x.type.size,))
     return apply("Gather", flat, _positions(where, size, "masked_select"), axis=0)
 
@@ -286,7 +292,7 @@ def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[
     rest = _positions(mask, size, what)
     indices: list[Tensor] = []
     for length in reversed(mask.type.shape[1:]):
-        divisor = _int64(length)
+        divisor = as_tensor(length)
         indices.append(apply("Remainder", rest, divisor))
         rest = apply("FloorDivide", rest, divisor)
     return (rest, *reversed(indices))
@@ -310,27 +316,18 @@ def linear_index(indices: list[Tensor], sizes: list[Any]) -> Tensor:
     What is out of range along any axis is out of range in the result too.
     """
     shape = broadcast_shapes(*(i.type.shape for i in indices))
-    total: Any = 1
-    for size in sizes:
-        total = total * size
-    result, valid = _int64(0), fresh(np.asarray(True))
+    result, valid = as_tensor(0), fresh(np.asarray(True))
     for k, (index, size) in enumerate(zip(indices, sizes, strict=True)):
         index = cast(index, "int64")
-        zero, count = _int64(0), _int64(size)
+        zero, count = as_tensor(0), as_tensor(size)
         inside = apply(
             "And", apply("LessOrEqual", apply("Neg", count), index), apply("Less", index, count)
         )
         index = apply("Where", apply("Less", index, zero), apply("Add", index, count), index)
         result = apply("Add", apply("Mul", result, count), index) if k else index
         valid = apply("And", valid, inside) if k else inside
-    flat = apply("Where", valid, result, _int64(total))
+    flat = apply("Where", valid, result, as_tensor(dims.product(tuple(sizes))))
     return apply("Expand", flat, shape=shape) if flat.type.shape != shape else flat
-
-
-def _int64(size: Any) -> Tensor:
-    if isinstance(size, Dim):
-        return apply("Dimension", size=size)
-    return fresh(np.asarray(size, np.int64))
 
 
 __all__ = [

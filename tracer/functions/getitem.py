@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ops import dims
 from ops.dims import Dim
 from ops.errors import ArgumentError, BoundsError, ShapeError
 from ops.indexing import checked
@@ -267,9 +268,7 @@ def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor], apar
         x, places = apply("Transpose", x, perm=first_of(x, places)), list(range(len(places)))
     common_shape(indices)
     sizes = [x.type.shape[k] for k in places]
-    total: Any = 1
-    for size in sizes:
-        total = total * size
+    total = dims.product(tuple(sizes))
     first, last = places[0], places[-1]
     flat = apply("Reshape", x, shape=(*x.type.shape[:first], total, *x.type.shape[last + 1 :]))
     return apply("Gather", flat, linear_index(indices, sizes), axis=first)
