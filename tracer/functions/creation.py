@@ -13,7 +13,7 @@ import numpy as np
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.promotion import result_type
-from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, short
+from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, normalize_axis, short
 from tracer.dispatch.apply import apply
 from tracer.functions.public import public
 from tracer.tensors.from_data import array_of
@@ -104,7 +104,9 @@ def as_tensor(x: Any) -> Tensor:
     if isinstance(x, np.ndarray):
         return MODES.interpreter.from_array(x)
     if isinstance(x, list | tuple) and has_tensors(x):
-        return _stacked([as_tensor(item) for item in x])
+        items = [as_tensor(item) for item in x]
+        dtype, weak = result_type(*(t.type for t in items))
+        return stacked([t if weak and t.type.dtype == dtype else cast(t, dtype) for t in items], 0)
     if isinstance(x, bool | int | float | np.generic | list | tuple):
         return fresh(array_of(x))
     if isinstance(x, Dim):
@@ -116,17 +118,16 @@ def as_tensor(x: Any) -> Tensor:
     )
 
 
-def _stacked(items: list[Tensor]) -> Tensor:
-    """Tensors side by side along a new first axis, as `tracer.stack` has them."""
+def stacked(items: Sequence[Tensor], axis: int) -> Tensor:
+    """Tensors of one type side by side along a new axis. Raises `ShapeError` where shapes differ."""
     shape = items[0].type.shape
     if any(x.type.shape != shape for x in items):
         listed = ", ".join(short(x.type) for x in items[:6])
         raise ShapeError(
             f"stack needs operands of one shape, got {listed}; concat joins along an axis that is there"
         )
-    dtype, weak = result_type(*(x.type for x in items))
-    alike = [x if weak and x.type.dtype == dtype else cast(x, dtype) for x in items]
-    return apply("Concat", *(apply("Unsqueeze", x, axes=(0,)) for x in alike), axis=0)
+    place = normalize_axis(axis, len(shape) + 1)
+    return apply("Concat", *(apply("Unsqueeze", x, axes=(place,)) for x in items), axis=place)
 
 
 def copied(x: Tensor) -> Tensor:

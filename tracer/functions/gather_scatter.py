@@ -269,11 +269,17 @@ def count_of(mask: Tensor, what: str) -> int:
 
     Raises `TraceError` where a trace answers no questions.
     """
-    if not MODES.interpreter.guards(mask):
-        return int(np.count_nonzero(known_mask(mask, what)))
-    return int(
-        apply("ReduceSum", cast(mask, "int64"), axes=tuple(range(mask.ndim)), keepdims=False)
-    )
+    if MODES.interpreter.guards(mask):
+        count = cast(mask, "int64")
+        return int(apply("ReduceSum", count, axes=tuple(range(mask.ndim)), keepdims=False))
+    known = MODES.interpreter.known_elements(mask)
+    if known is None:
+        raise TraceError(
+            f"{what} has a result whose size depends on elements of {short(mask.type)}, which are "
+            "not known while a function is traced; use tracer.where(mask, x, other), or multiply "
+            "by the mask"
+        )
+    return int(np.count_nonzero(known))
 
 
 def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[Tensor, ...]:
@@ -296,18 +302,6 @@ def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[
         indices.append(apply("Remainder", rest, divisor))
         rest = apply("FloorDivide", rest, divisor)
     return (rest, *reversed(indices))
-
-
-def known_mask(x: Tensor, what: str) -> np.ndarray[Any, Any]:
-    """x's elements, where they decide a size. Raises `TraceError` in a trace."""
-    known = MODES.interpreter.known_elements(x)
-    if known is None:
-        raise TraceError(
-            f"{what} has a result whose size depends on elements of {short(x.type)}, which are not "
-            "known while a function is "
-            "traced; use tracer.where(mask, x, other), or multiply by the mask"
-        )
-    return known
 
 
 def linear_index(indices: list[Tensor], sizes: list[Any]) -> Tensor:

@@ -13,9 +13,9 @@ from ops.errors import ArgumentError, ShapeError, TraceError
 from ops.slicing import END
 from ops.types import is_floating, normalize_axis, short
 from tracer.dispatch.apply import BUILDER, apply
-from tracer.functions.creation import Size, as_sizes, as_tensor, fresh
+from tracer.functions.creation import Size, as_sizes, as_tensor, fresh, stacked
 from tracer.functions.elementwise import strong
-from tracer.functions.movement import expand_dims, ints, reshape
+from tracer.functions.movement import ints, reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor
@@ -59,16 +59,7 @@ def stack(arrays: Any, /, axis: int = 0) -> Tensor:
     tensor([[1, 3],
             [2, 4]])
     """
-    tensors = _operands(arrays, "stack")
-    for t in tensors:
-        if t.type.shape != tensors[0].type.shape:
-            listed = ", ".join(short(t.type) for t in tensors[:6])
-            raise ShapeError(
-                f"stack needs operands of one shape, got {listed}; concat joins along an axis that "
-                "is there"
-            )
-    place = normalize_axis(axis, tensors[0].ndim + 1)
-    return apply("Concat", *(expand_dims(t, place) for t in tensors), axis=place)
+    return stacked(_operands(arrays, "stack"), axis)
 
 
 def part(x: Tensor, axis: int, start: Size, stop: Size) -> Tensor:
