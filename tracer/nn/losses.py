@@ -6,6 +6,7 @@ float32.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,6 @@ def _wide(x: Tensor) -> Tensor:
 def _counted(losses: Tensor, weights: Tensor) -> Tensor:
     """Losses times weights; what has weight 0 counts for nothing, though it be infinite."""
     return apply("MulNoNan", losses, weights)
-
-
-def _over(losses: Tensor, weights: Tensor) -> Tensor:
-    """The sum of losses over the sum of weights."""
-    total = arithmetic.divide(sum_over(_wide(losses)), sum_over(_wide(weights)))
-    return cast(total, losses.type.dtype)
 
 
 # ---- classes -------------------------------------------------------------------------------------
@@ -116,6 +111,7 @@ class _Classes:
                     f"{self.count - 1}, and {self.ignore_index} for what is ignored"
                 )
 
+    @cached_property
     def weights(self) -> Tensor:
         """The weight of each target's class; 0 for what is ignored."""
         if self.weight is None:
@@ -125,6 +121,13 @@ class _Classes:
         index = logic.where(ignored, 0, cast(self.target, "int64"))
         chosen = apply("Gather", self.weight, index, axis=0)
         return logic.where(ignored, 0.0, chosen)
+
+    def reduced(self, losses: Tensor, reduction: str) -> Tensor:
+        """The losses reduced; their mean is over the weights of the targets that count."""
+        if reduction != "mean":
+            return _reduced(losses, reduction)
+        total = arithmetic.divide(sum_over(_wide(losses)), sum_over(_wide(self.weights)))
+        return cast(total, losses.type.dtype)
 
     def log_probabilities_of_targets(self, logs: Tensor) -> Tensor:
         """logs at each target; 0 for what is ignored, NaN for what is no class."""
@@ -182,11 +185,8 @@ def cross_entropy(
         label_smoothing=smooth_here,
     )
     if classes.weight is None:
-        return (
-            _over(losses, classes.weights()) if reduction == "mean" else _reduced(losses, reduction)
-        )
-    weights = classes.weights()
-    losses = _counted(losses, weights)
+        return classes.reduced(losses, reduction)
+    losses = _counted(losses, classes.weights)
     if label_smoothing:
         logs = activation.log_softmax(classes.x, classes.axis)
         spread = sum_over(_counted(logs, _along(classes.weight, classes)), classes.axis)
@@ -197,7 +197,7 @@ def cross_entropy(
         losses = arithmetic.subtract(
             arithmetic.multiply(losses, 1 - label_smoothing), arithmetic.multiply(spread, share)
         )
-    return _over(losses, weights) if reduction == "mean" else _reduced(losses, reduction)
+    return classes.reduced(losses, reduction)
 
 
 def _along(weight: Tensor, classes: _Classes) -> Tensor:
@@ -241,12 +241,9 @@ def nll_loss(
     classes = _Classes("nll_loss", input, target, weight, ignore_index)
     classes.check_indices()
     losses = arithmetic.negative(classes.log_probabilities_of_targets(classes.x))
-    if classes.weight is None and reduction != "mean":
-        return _reduced(losses, reduction)
-    weights = classes.weights()
     if classes.weight is not None:
-        losses = _counted(losses, weights)
-    return _over(losses, weights) if reduction == "mean" else _reduced(losses, reduction)
+        losses = _counted(losses, classes.weights)
+    return classes.reduced(losses, reduction)
 
 
 @public
