@@ -256,7 +256,7 @@ def _record(custom: CustomOperator, found: Content, parts: list[Operator | None]
         type_rule=rules.floating,
         reference=functools.partial(_reference, scalar),
         compute=Scalar(f"{name}({arguments})", effort="high", functions=(scalar,)),
-        vjp=_rule(parts)
+        vjp=_Gradient(parts)
         if parts
         else NoGradient(
             f"it was made without a derivative; pass tracer.op({custom.name}, derivative=...)"
@@ -292,10 +292,6 @@ class _Gradient:
             g.chain(n.dy, g.op(d.name, *n.inputs)) if needed and d is not None else None
             for d, needed in zip(self.parts, n.needs, strict=True)
         )
-
-
-def _rule(parts: list[Operator | None]) -> Rule:
-    return _Gradient(parts)
 
 
 def _onnx(custom: CustomOperator) -> Rule:

@@ -97,16 +97,11 @@ def parts_of(x: Tensor, key: Any) -> list[Any]:
     return parts
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Mask:
     """A bool Tensor in a subscript: the indices where it holds."""
 
-    def __init__(self, mask: Tensor) -> None:
-        self.mask = mask
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    __hash__ = object.__hash__
+    mask: Tensor
 
     def check(self, x: Tensor, axis: int) -> None:
         """Raise `BoundsError` unless it has the shape of x's axes from `axis` on."""
