@@ -11,7 +11,7 @@ from tracer.functions.arithmetic import maximum
 from tracer.functions.creation import as_tensor, ones
 from tracer.functions.elementwise import as_floating, as_numbers, unary_floating
 from tracer.functions.public import public
-from tracer.functions.reductions import Axis, as_axes
+from tracer.functions.reductions import Axis, reduce
 from tracer.tensors.tensor import Tensor
 
 
@@ -191,8 +191,7 @@ def logsumexp(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     >>> tracer.logsumexp([1000.0, 1000.0])
     tensor(1000.6932)
     """
-    x = as_floating(x)
-    return apply("ReduceLogSumExp", x, axes=as_axes(axis, x), keepdims=keepdims)
+    return reduce("ReduceLogSumExp", as_floating(x), axis, keepdims)
 
 
 @public

@@ -86,11 +86,8 @@ def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
                 "another divisor there with tracer.where (a compiled function gives 0 in these "
                 "places)"
             )
-        dividend = (
-            None
-            if divisor is None or a.type.dtype in UNSIGNED or name != "FloorDivide"
-            else known_elements(x1, a)
-        )
+        overflows = name == "FloorDivide" and a.type.dtype not in UNSIGNED
+        dividend = known_elements(x1, a) if overflows else None
         if dividend is not None and divisor is not None:
             lowest = np.iinfo(a.type.dtype).min
             if np.any((dividend == lowest) & (divisor == -1)):

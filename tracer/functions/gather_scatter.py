@@ -75,11 +75,7 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
     lines = [tuple(1 if k == axis else d for k, d in enumerate(t.type.shape)) for t in (x, where)]
     common = broadcast_shapes(*lines)
     x, where = (
-        apply(
-            "Expand",
-            t,
-            shape=tuple(t.type.shape[axis] if k == axis else d for k, d in enumerate(common)),
-        )
+        apply("Expand", t, shape=(*common[:axis], t.type.shape[axis], *common[axis + 1 :]))
         for t in (x, where)
     )
     return apply("GatherElements", x, where, axis=axis)

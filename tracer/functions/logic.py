@@ -130,9 +130,7 @@ def isclose(
     >>> tracer.isclose([1.0, 2.0], [1.0, 2.1])
     tensor([ True, False])
     """
-    a, b = prepare(x1, x2, floating=True)
-    wide = "float64"
-    a, b = cast(a, wide), cast(b, wide)
+    a, b = (cast(x, "float64") for x in prepare(x1, x2, floating=True))
     distance = apply("Abs", apply("Sub", a, b))
     bound = elementwise("Add", elementwise("Mul", apply("Abs", b), rtol), atol)
     near = apply("And", apply("LessOrEqual", distance, bound), apply("IsFinite", b))

@@ -75,11 +75,9 @@ def _agree(operands: Sequence[Any], floating: bool) -> bool:
 
 
 def _bring(x: Any, dtype: str, weak: bool) -> Tensor:
-    if isinstance(x, Tensor):
-        if weak:
-            return x if x.type.dtype == dtype else cast(x, dtype)
-        return cast(x, dtype)
-    return number(x, dtype, weak)
+    if not isinstance(x, Tensor):
+        return number(x, dtype, weak)
+    return x if weak and x.type.dtype == dtype else cast(x, dtype)
 
 
 def number(x: bool | int | float, dtype: str, weak: bool = False) -> Tensor:

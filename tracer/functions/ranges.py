@@ -132,8 +132,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     grid = []
     for k, line in enumerate(lines):
         place = order.index(k)
-        column = tuple(-1 if axis == place else 1 for axis in range(len(lines)))
-        sizes = tuple(line.type.size if d == -1 else d for d in column)
+        sizes = tuple(line.type.size if axis == place else 1 for axis in range(len(lines)))
         grid.append(apply("Expand", apply("Reshape", line, shape=sizes), shape=shape))
     return tuple(grid)
 

@@ -95,10 +95,9 @@ def cumulative_sum(
             raise ShapeError(f"cumulative_sum of {short(x.type)} needs an axis")
         axis = 0
     place = normalize_axis(axis, x.ndim)
-    if not include_initial:
-        return apply("CumSum", x, axis=place)
-    pads = tuple(int(k == place) for k in range(x.ndim)) + (0,) * x.ndim
-    return apply("CumSum", apply("Pad", x, pads=pads), axis=place)
+    if include_initial:
+        x = apply("Pad", x, pads=tuple(int(k == place) for k in range(x.ndim)) + (0,) * x.ndim)
+    return apply("CumSum", x, axis=place)
 
 
 @public
