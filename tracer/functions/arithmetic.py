@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ArgumentError, DivisionError, DTypeError, IntegerOverflowError
+from ops.reduce_extremes import extreme
 from ops.types import UNSIGNED, broadcast_shapes, is_floating, is_integer, short
 from tracer.dispatch.apply import apply, constant
 from tracer.functions.creation import as_tensor, cast, copied, has_tensors
@@ -373,15 +374,6 @@ def minimum(x1: Any, x2: Any, /) -> Tensor:
     return elementwise("Minimum", x1, x2)
 
 
-def _limits(dtype: str) -> tuple[Any, Any]:
-    """The least and the largest element of a type."""
-    if is_floating(dtype):
-        return -np.inf, np.inf
-    if dtype == "bool":
-        return False, True
-    return np.iinfo(dtype).min, np.iinfo(dtype).max
-
-
 @public
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """x limited to [min, max], broadcast; None leaves a side open. max where min > max.
@@ -398,9 +390,9 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     operands = prepare(x, *bounds)
     dtype = operands[0].type.dtype
     if min is None:
-        operands.insert(1, constant(_limits(dtype)[0], dtype))
+        operands.insert(1, constant(extreme(dtype, largest=False), dtype))
     if max is None:
-        operands.append(constant(_limits(dtype)[1], dtype))
+        operands.append(constant(extreme(dtype, largest=True), dtype))
     return apply("Clip", *map(strong, operands))
 
 
