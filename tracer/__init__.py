@@ -101,10 +101,7 @@ if _typing.TYPE_CHECKING:
     from tracer import nn as nn
     from tracer import onnx as onnx
     from tracer import optim as optim
-    from tracer.serialization.checkpoint import load_checkpoint as load_checkpoint
-    from tracer.serialization.checkpoint import load_file as load_file
-    from tracer.serialization.checkpoint import save_checkpoint as save_checkpoint
-    from tracer.serialization.checkpoint import save_file as save_file
+    from tracer.checkpoint import *  # noqa: F403
 else:
     _packages = ("checkpoint", "graph", "interpret", "ir", "nn", "onnx", "optim")
     _saving = ("load_checkpoint", "load_file", "save_checkpoint", "save_file")

@@ -168,10 +168,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     >>> tracer.astype([1.9, -1.9, 300.0], "int8")
     tensor([  1,  -1, 127], dtype=int8)
     """
-    x, name = as_tensor(x), dtype_name(dtype)
-    if x.type.dtype == name and not x.type.weak:
-        return copied(x) if copy else x
-    return cast(x, name)
+    x = as_tensor(x)
+    result = cast(x, dtype_name(dtype))
+    return copied(x) if copy and result is x else result
 
 
 # ---- of a shape ----------------------------------------------------------------------------------

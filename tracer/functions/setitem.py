@@ -283,9 +283,7 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, /, accumulate: bool =
     x = strong(as_tensor(x))
     if not isinstance(indices, list | tuple):
         raise ArgumentError(f"indices must be a tuple with one for each axis, got {indices!r:.60}")
-    key = tuple(part if part is None else _index(part) for part in indices)
-    if any(part is None for part in key):
-        key = tuple(slice(None) if part is None else part for part in key)
+    key = tuple(slice(None) if part is None else _index(part) for part in indices)
     new = as_tensor(values)
     if new.type.dtype != x.type.dtype and not new.type.weak and isinstance(values, Tensor):
         raise DTypeError(
@@ -323,14 +321,13 @@ def masked_scatter(x: Any, mask: Any, source: Any, /) -> Tensor:
         )
     shape = broadcast_shapes(x.type.shape, where.type.shape)
     x, where = BUILDER.expand(x, shape), BUILDER.expand(where, shape)
+    mask = MODES.interpreter.known_elements(where)
     if src.type.size == 0:
-        mask = MODES.interpreter.known_elements(where)
         if mask is not None and not mask.any():
             return apply("Where", where, BUILDER.like(0, x), x)
         raise ShapeError("masked_scatter: source has no elements to put where the mask holds")
     line = BUILDER.reshape(where, (dims.product(shape),))
     rank = apply("CumSum", cast(line, "int64"), axis=0, exclusive=True)
-    mask = MODES.interpreter.known_elements(where)
     if mask is not None:
         needed = int(mask.sum())
         if needed > int(src.type.size):
