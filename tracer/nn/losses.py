@@ -25,14 +25,12 @@ from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 
-def _check_reduction(reduction: str) -> None:
-    if reduction not in ("mean", "sum", "none"):
-        raise ArgumentError(f'reduction must be "mean", "sum" or "none", got {reduction!r}')
-
-
 def _reduced(losses: Tensor, reduction: str) -> Tensor:
+    """Losses reduced. Raises `ArgumentError` for a reduction that there is not."""
     if reduction == "none":
         return losses
+    if reduction not in ("mean", "sum"):
+        raise ArgumentError(f'reduction must be "mean", "sum" or "none", got {reduction!r}')
     return mean(losses) if reduction == "mean" else sum_over(losses)
 
 
@@ -168,7 +166,6 @@ def cross_entropy(
     >>> tracer.nn.functional.cross_entropy(tracer.zeros((2, 4)), [3, 0])
     tensor(1.3862944)
     """
-    _check_reduction(reduction)
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"label_smoothing must be from 0 to 1, got {label_smoothing}")
     classes = _Classes("cross_entropy", input, target, weight, ignore_index)
@@ -237,7 +234,6 @@ def nll_loss(
     >>> tracer.nn.functional.nll_loss([[-1.0, -2.0]], [1])
     tensor(2.)
     """
-    _check_reduction(reduction)
     classes = _Classes("nll_loss", input, target, weight, ignore_index)
     classes.check_indices()
     losses = arithmetic.negative(classes.log_probabilities_of_targets(classes.x))
@@ -258,8 +254,6 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     >>> tracer.nn.functional.kl_div([[-1.0, -1.0]], [[0.0, 1.0]], reduction="batchmean")
     tensor(1.)
     """
-    if reduction != "batchmean":
-        _check_reduction(reduction)
     x, y = _pair("kl_div", input, target)
     if log_target:
         losses = arithmetic.multiply(transcendental.exp(y), arithmetic.subtract(y, x))
@@ -289,6 +283,10 @@ def _pair(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor]:
     return as_floating(x), as_floating(y)
 
 
+def _difference(name: str, input: Any, target: Any) -> Tensor:
+    return arithmetic.subtract(*_pair(name, input, target))
+
+
 @public
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """Mean (or sum) of (input - target)**2.
@@ -299,10 +297,7 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     >>> tracer.nn.functional.mse_loss([1.0, 3.0], [0.0, 0.0])
     tensor(5.)
     """
-    _check_reduction(reduction)
-    return _reduced(
-        arithmetic.square(arithmetic.subtract(*_pair("mse_loss", input, target))), reduction
-    )
+    return _reduced(arithmetic.square(_difference("mse_loss", input, target)), reduction)
 
 
 @public
@@ -315,10 +310,7 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     >>> tracer.nn.functional.l1_loss([1.0, 4.0], [0.0, 0.0])
     tensor(2.5)
     """
-    _check_reduction(reduction)
-    return _reduced(
-        arithmetic.abs(arithmetic.subtract(*_pair("l1_loss", input, target))), reduction
-    )
+    return _reduced(arithmetic.abs(_difference("l1_loss", input, target)), reduction)
 
 
 @public
@@ -331,12 +323,11 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
     >>> tracer.nn.functional.smooth_l1_loss([0.5, 3.0], [0.0, 0.0], reduction="none")
     tensor([0.125, 2.5  ])
     """
-    _check_reduction(reduction)
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: beta must be at least 0, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction)
-    distance = arithmetic.abs(arithmetic.subtract(*_pair("smooth_l1_loss", input, target)))
+    distance = arithmetic.abs(_difference("smooth_l1_loss", input, target))
     near = arithmetic.multiply(arithmetic.square(distance), 0.5 / beta)
     far = arithmetic.subtract(distance, 0.5 * beta)
     return _reduced(logic.where(logic.less(distance, beta), near, far), reduction)
@@ -352,10 +343,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     >>> tracer.nn.functional.huber_loss([0.5, 3.0], [0.0, 0.0], reduction="none")
     tensor([0.125, 2.5  ])
     """
-    _check_reduction(reduction)
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta must be above 0, got {delta}")
-    distance = arithmetic.abs(arithmetic.subtract(*_pair("huber_loss", input, target)))
+    distance = arithmetic.abs(_difference("huber_loss", input, target))
     near = arithmetic.multiply(arithmetic.square(distance), 0.5)
     far = arithmetic.multiply(arithmetic.subtract(distance, 0.5 * delta), delta)
     return _reduced(logic.where(logic.less_equal(distance, delta), near, far), reduction)
@@ -382,7 +372,6 @@ def binary_cross_entropy(
     >>> tracer.nn.functional.binary_cross_entropy([0.5, 0.5], [1.0, 0.0])
     tensor(0.6931472)
     """
-    _check_reduction(reduction)
     p, y = _pair("binary_cross_entropy", input, target)
     known = MODES.interpreter.known_elements(p)
     if known is not None:
@@ -418,7 +407,6 @@ def binary_cross_entropy_with_logits(
     >>> tracer.nn.functional.binary_cross_entropy_with_logits([0.0, 0.0], [1.0, 0.0])
     tensor(0.6931472)
     """
-    _check_reduction(reduction)
     x, y = _pair("binary_cross_entropy_with_logits", input, target)
     tail = activation.softplus(arithmetic.negative(x))
     if pos_weight is not None:
