@@ -50,21 +50,7 @@ from tracer.autograd.variable import Variable as Variable
 from tracer.core.config import configure_logging as _configure_logging
 from tracer.core.lazy_imports import lazily as _lazily
 from tracer.custom.operators import op as op
-from tracer.errors import AnomalyError as AnomalyError
-from tracer.errors import ArgumentError as ArgumentError
-from tracer.errors import BoundsError as BoundsError
-from tracer.errors import CheckpointError as CheckpointError
-from tracer.errors import DivisionError as DivisionError
-from tracer.errors import DTypeError as DTypeError
-from tracer.errors import ExportError as ExportError
-from tracer.errors import GradcheckError as GradcheckError
-from tracer.errors import GradError as GradError
-from tracer.errors import IntegerOverflowError as IntegerOverflowError
-from tracer.errors import ParseError as ParseError
-from tracer.errors import ShapeError as ShapeError
-from tracer.errors import TraceError as TraceError
-from tracer.errors import TracerError as TracerError
-from tracer.errors import VerifyError as VerifyError
+from tracer.errors import *  # noqa: F403 - it holds nothing else
 from tracer.functions.activation import *  # noqa: F403 - each module of functions lists its names in __all__
 from tracer.functions.arithmetic import *  # noqa: F403
 from tracer.functions.creation import *  # noqa: F403
@@ -115,10 +101,7 @@ if _typing.TYPE_CHECKING:
     from tracer import nn as nn
     from tracer import onnx as onnx
     from tracer import optim as optim
-    from tracer.serialization.checkpoint import load_checkpoint as load_checkpoint
-    from tracer.serialization.checkpoint import load_file as load_file
-    from tracer.serialization.checkpoint import save_checkpoint as save_checkpoint
-    from tracer.serialization.checkpoint import save_file as save_file
+    from tracer.checkpoint import *  # noqa: F403
 else:
     _packages = ("checkpoint", "graph", "interpret", "ir", "nn", "onnx", "optim")
     _saving = ("load_checkpoint", "load_file", "save_checkpoint", "save_file")

@@ -92,7 +92,7 @@ class Generator:
         """Numbers of a random operator; advances the state."""
         wanted = dtype_name("float32" if dtype is None else dtype)
         with no_grad():
-            result: Tensor = apply(name, self.state, shape=sizes, dtype=wanted)
+            result = apply(name, self.state, shape=sizes, dtype=wanted)
             self._advance(sizes)
         return result
 
@@ -100,7 +100,7 @@ class Generator:
         """64 random bits for each element, as uint64; advances the state."""
         with no_grad():
             key, offset = (apply("Reshape", self.state[k], shape=()) for k in (0, 1))
-            result: Tensor = apply("PhiloxBits", key, offset, shape=sizes, word=0, bits=64)
+            result = apply("PhiloxBits", key, offset, shape=sizes, word=0, bits=64)
             self._advance(sizes)
         return result
 

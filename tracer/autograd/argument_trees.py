@@ -60,8 +60,7 @@ def _variable(leaf: Any, what: str) -> Tensor | None:
     if x.type.weak:
         x = cast(x, "float32")
     if x.requires_grad and MODES.grad_enabled:
-        variable: Tensor = apply("Reshape", x, shape=x.type.shape)
-        return variable
+        return apply("Reshape", x, shape=x.type.shape)
     variable = x.detach()
     if (
         not variable.volatile

@@ -96,9 +96,20 @@ class CustomOperator:
             self._current = found, record
             return record
 
+    @public
     def __call__(self, *operands: Any, **named: Any) -> Tensor:
         """The function of each element. Integers and bools become float32."""
-        return _call(self, operands, named)
+        if named:
+            operands = _in_order(self, operands, named)
+        if len(operands) != len(self.operands):
+            listed = ", ".join(self.operands)
+            raise ArgumentError(f"{self.name} takes ({listed}), got {len(operands)} operands")
+        try:
+            record = self.operator
+        except FunctionError as error:
+            raise _refused(error) from None
+        result: Tensor = apply_operator(record, tuple(prepare(*operands, floating=True)), {})
+        return result
 
     def __repr__(self) -> str:
         return f"<operator {self.name} of {described(self.function)}>"
@@ -114,21 +125,6 @@ class CustomOperator:
 
 def _refused(error: FunctionError) -> ArgumentError:
     return ArgumentError(str(error))
-
-
-@public
-def _call(custom: CustomOperator, operands: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
-    if named:
-        operands = _in_order(custom, operands, named)
-    if len(operands) != len(custom.operands):
-        listed = ", ".join(custom.operands)
-        raise ArgumentError(f"{custom.name} takes ({listed}), got {len(operands)} operands")
-    try:
-        record = custom.operator
-    except FunctionError as error:
-        raise _refused(error) from None
-    result: Tensor = apply_operator(record, tuple(prepare(*operands, floating=True)), {})
-    return result
 
 
 def _in_order(
@@ -256,7 +252,7 @@ def _record(custom: CustomOperator, found: Content, parts: list[Operator | None]
         type_rule=rules.floating,
         reference=functools.partial(_reference, scalar),
         compute=Scalar(f"{name}({arguments})", effort="high", functions=(scalar,)),
-        vjp=_rule(parts)
+        vjp=_Gradient(parts)
         if parts
         else NoGradient(
             f"it was made without a derivative; pass tracer.op({custom.name}, derivative=...)"
@@ -292,10 +288,6 @@ class _Gradient:
             g.chain(n.dy, g.op(d.name, *n.inputs)) if needed and d is not None else None
             for d, needed in zip(self.parts, n.needs, strict=True)
         )
-
-
-def _rule(parts: list[Operator | None]) -> Rule:
-    return _Gradient(parts)
 
 
 def _onnx(custom: CustomOperator) -> Rule:

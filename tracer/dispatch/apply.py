@@ -17,20 +17,21 @@ from tracer.tensors.modes import INFERENCE, MODES, Flag, Untracked, untracked
 from tracer.tensors.tensor import Tensor
 
 
-def apply(name: str, *inputs: Tensor, **attrs: Any) -> Any:
-    """Apply the operator `name`; a Tensor, or a tuple of Tensors when it has several outputs.
+def apply(name: str, *inputs: Tensor, **attrs: Any) -> Tensor:
+    """Apply the operator `name`, which has one output.
 
     Raises the operator's error (`ShapeError`, `DTypeError` ...) with the user's line.
     """
     op = TABLE.get(name) or lookup(name)
     try:
-        return apply_operator(op, inputs, attrs)
+        result: Tensor = apply_operator(op, inputs, attrs)
     except TracerError as error:
         raise located(error) from None
+    return result
 
 
 def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, Any]) -> Any:
-    """`apply` for a record."""
+    """`apply` for a record; a tuple of Tensors when it has several outputs."""
     interpreter = MODES.interpreter
     inputs = interpreter.operands(inputs)
     needs: tuple[bool, ...] | None = None

@@ -11,7 +11,7 @@ from tracer.functions.arithmetic import maximum
 from tracer.functions.creation import as_tensor, ones
 from tracer.functions.elementwise import as_floating, as_numbers, unary_floating
 from tracer.functions.public import public
-from tracer.functions.reductions import Axis, as_axes
+from tracer.functions.reductions import Axis, reduce
 from tracer.tensors.tensor import Tensor
 
 
@@ -27,8 +27,7 @@ def relu(x: Any, /) -> Tensor:
     x = as_numbers(x)
     if x.type.dtype.startswith("uint"):
         return maximum(x, 0)
-    result: Tensor = apply("Relu", x)
-    return result
+    return apply("Relu", x)
 
 
 @public
@@ -192,9 +191,7 @@ def logsumexp(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Tensor:
     >>> tracer.logsumexp([1000.0, 1000.0])
     tensor(1000.6932)
     """
-    x = as_floating(x)
-    result: Tensor = apply("ReduceLogSumExp", x, axes=as_axes(axis, x), keepdims=keepdims)
-    return result
+    return reduce("ReduceLogSumExp", as_floating(x), axis, keepdims)
 
 
 @public
@@ -228,8 +225,7 @@ def _normalized(name: str, x: Any, scale: Any, bias: Any, axis: int, epsilon: fl
     if scale is None and bias is not None:
         scale = ones(x.type.shape[normalize_axis(axis, x.ndim) :], x.type.dtype)
     operands = [as_tensor(v) for v in (scale, bias) if v is not None]
-    result: Tensor = apply(name, x, *operands, axis=axis, epsilon=epsilon)
-    return result
+    return apply(name, x, *operands, axis=axis, epsilon=epsilon)
 
 
 __all__ = [

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ops.errors import ArgumentError, DivisionError, DTypeError, IntegerOverflowError
+from ops.reduce_extremes import extreme
 from ops.types import UNSIGNED, broadcast_shapes, is_floating, is_integer, short
 from tracer.dispatch.apply import apply, constant
 from tracer.functions.creation import as_tensor, cast, copied, has_tensors
@@ -86,11 +87,8 @@ def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
                 "another divisor there with tracer.where (a compiled function gives 0 in these "
                 "places)"
             )
-        dividend = (
-            None
-            if divisor is None or a.type.dtype in UNSIGNED or name != "FloorDivide"
-            else known_elements(x1, a)
-        )
+        overflows = name == "FloorDivide" and a.type.dtype not in UNSIGNED
+        dividend = known_elements(x1, a) if overflows else None
         if dividend is not None and divisor is not None:
             lowest = np.iinfo(a.type.dtype).min
             if np.any((dividend == lowest) & (divisor == -1)):
@@ -99,8 +97,7 @@ def _dividing(name: str, x1: Any, x2: Any) -> Tensor:
                     "first (a compiled function "
                     f"wraps around to {lowest})"
                 )
-    result: Tensor = apply(name, a, b)
-    return result
+    return apply(name, a, b)
 
 
 def known_elements(given: Any, x: Tensor) -> np.ndarray[Any, Any] | None:
@@ -245,8 +242,7 @@ def pow(x1: Any, x2: Any, /) -> Tensor:
     if a.type.dtype == "bool":
         a, b = cast(a, "int64"), cast(b, "int64")
     if is_floating(a.type.dtype):
-        result: Tensor = apply("Pow", a, b)
-        return result
+        return apply("Pow", a, b)
     exponents = known_elements(x2, b)
     if exponents is not None and np.any(exponents < 0):
         raise DTypeError(
@@ -254,8 +250,7 @@ def pow(x1: Any, x2: Any, /) -> Tensor:
             f"{short(b.type)}); make one of them "
             "floating"
         )
-    whole: Tensor = apply("IntegerPow", a, b)
-    return whole
+    return apply("IntegerPow", a, b)
 
 
 def _power_by_number(x1: Any, exponent: int | float) -> Tensor | None:
@@ -305,8 +300,7 @@ def square(x: Any, /) -> Tensor:
     tensor([1, 9])
     """
     x = strong(as_tensor(x))
-    result: Tensor = apply("Mul", x, x)
-    return result
+    return apply("Mul", x, x)
 
 
 @public
@@ -380,15 +374,6 @@ def minimum(x1: Any, x2: Any, /) -> Tensor:
     return elementwise("Minimum", x1, x2)
 
 
-def _limits(dtype: str) -> tuple[Any, Any]:
-    """The least and the largest element of a type."""
-    if is_floating(dtype):
-        return -np.inf, np.inf
-    if dtype == "bool":
-        return False, True
-    return np.iinfo(dtype).min, np.iinfo(dtype).max
-
-
 @public
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """x limited to [min, max], broadcast; None leaves a side open. max where min > max.
@@ -405,11 +390,10 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     operands = prepare(x, *bounds)
     dtype = operands[0].type.dtype
     if min is None:
-        operands.insert(1, constant(_limits(dtype)[0], dtype))
+        operands.insert(1, constant(extreme(dtype, largest=False), dtype))
     if max is None:
-        operands.append(constant(_limits(dtype)[1], dtype))
-    result: Tensor = apply("Clip", *map(strong, operands))
-    return result
+        operands.append(constant(extreme(dtype, largest=True), dtype))
+    return apply("Clip", *map(strong, operands))
 
 
 # ---- rounding ------------------------------------------------------------------------------------
@@ -419,8 +403,7 @@ def _rounded(name: str, x: Any) -> Tensor:
     x = strong(as_tensor(x))
     if not is_floating(x.type.dtype):
         return copied(x)
-    result: Tensor = apply(name, x)
-    return result
+    return apply(name, x)
 
 
 @public

@@ -13,7 +13,7 @@ import numpy as np
 from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError
 from ops.promotion import result_type
-from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, short
+from ops.types import DEFAULT_FLOAT, dtype_name, is_floating, normalize_axis, short
 from tracer.dispatch.apply import apply
 from tracer.functions.public import public
 from tracer.tensors.from_data import array_of
@@ -104,12 +104,13 @@ def as_tensor(x: Any) -> Tensor:
     if isinstance(x, np.ndarray):
         return MODES.interpreter.from_array(x)
     if isinstance(x, list | tuple) and has_tensors(x):
-        return _stacked([as_tensor(item) for item in x])
+        items = [as_tensor(item) for item in x]
+        dtype, weak = result_type(*(t.type for t in items))
+        return stacked([t if weak and t.type.dtype == dtype else cast(t, dtype) for t in items], 0)
     if isinstance(x, bool | int | float | np.generic | list | tuple):
         return fresh(array_of(x))
     if isinstance(x, Dim):
-        size: Tensor = apply("Dimension", size=x)
-        return size
+        return apply("Dimension", size=x)
     if hasattr(x, "__array__"):
         return as_tensor(np.asarray(x))
     raise ArgumentError(
@@ -117,18 +118,16 @@ def as_tensor(x: Any) -> Tensor:
     )
 
 
-def _stacked(items: list[Tensor]) -> Tensor:
-    """Tensors side by side along a new first axis, as `tracer.stack` has them."""
+def stacked(items: Sequence[Tensor], axis: int) -> Tensor:
+    """Tensors of one type side by side along a new axis. Raises `ShapeError` where shapes differ."""
     shape = items[0].type.shape
     if any(x.type.shape != shape for x in items):
         listed = ", ".join(short(x.type) for x in items[:6])
         raise ShapeError(
             f"stack needs operands of one shape, got {listed}; concat joins along an axis that is there"
         )
-    dtype, weak = result_type(*(x.type for x in items))
-    alike = [x if weak and x.type.dtype == dtype else cast(x, dtype) for x in items]
-    result: Tensor = apply("Concat", *(apply("Unsqueeze", x, axes=(0,)) for x in alike), axis=0)
-    return result
+    place = normalize_axis(axis, len(shape) + 1)
+    return apply("Concat", *(apply("Unsqueeze", x, axes=(place,)) for x in items), axis=place)
 
 
 def copied(x: Tensor) -> Tensor:
@@ -155,8 +154,7 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     """x with another element type; x itself if it has it."""
     if x.type.dtype == dtype and not x.type.weak:
         return x
-    result: Tensor = apply("Cast", x, to=dtype)
-    return result
+    return apply("Cast", x, to=dtype)
 
 
 @public
@@ -170,10 +168,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     >>> tracer.astype([1.9, -1.9, 300.0], "int8")
     tensor([  1,  -1, 127], dtype=int8)
     """
-    x, name = as_tensor(x), dtype_name(dtype)
-    if x.type.dtype == name and not x.type.weak:
-        return copied(x) if copy else x
-    return cast(x, name)
+    x = as_tensor(x)
+    result = cast(x, dtype_name(dtype))
+    return copied(x) if copy and result is x else result
 
 
 # ---- of a shape ----------------------------------------------------------------------------------
@@ -227,8 +224,7 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Tensor:
         value = fresh(array_of(fill_value, dtype))
     if value.ndim:
         raise ShapeError(f"fill_value must be 0-d, got shape {value.shape}; use broadcast_to")
-    result: Tensor = apply("Expand", value, shape=as_shape(shape))
-    return owned(result)
+    return owned(apply("Expand", value, shape=as_shape(shape)))
 
 
 @public

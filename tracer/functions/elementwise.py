@@ -19,14 +19,12 @@ def elementwise(name: str, *operands: Any, floating: bool = False, **attrs: Any)
 
     `floating`: integers and bools become float32.
     """
-    result: Tensor = apply(name, *prepare(*operands, floating=floating), **attrs)
-    return result
+    return apply(name, *prepare(*operands, floating=floating), **attrs)
 
 
 def unary_floating(name: str, x: Any, **attrs: Any) -> Tensor:
     """A floating function of one operand; integers and bools become float32."""
-    result: Tensor = apply(name, as_floating(x), **attrs)
-    return result
+    return apply(name, as_floating(x), **attrs)
 
 
 def as_floating(x: Any) -> Tensor:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ops import dims
 from ops.dims import Dim
 from ops.errors import DTypeError, ShapeError, TraceError
 from ops.types import broadcast_shapes, dtype_name, is_integer, normalize_axis, short
-from tracer.dispatch.apply import apply
+from tracer.dispatch.apply import BUILDER, apply
 from tracer.functions.creation import as_tensor, cast, fresh
 from tracer.functions.elementwise import strong
 from tracer.functions.promotion import number, number_type
@@ -51,8 +52,7 @@ def take(x: Any, indices: Any, /, axis: int | None = None) -> Tensor:
     x, where = as_tensor(x), as_indices(indices)
     if axis is None:
         x, axis = apply("Reshape", x, shape=(x.type.size,)), 0
-    result: Tensor = apply("Gather", x, where, axis=axis)
-    return result
+    return apply("Gather", x, where, axis=axis)
 
 
 @public
@@ -75,15 +75,10 @@ def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
     lines = [tuple(1 if k == axis else d for k, d in enumerate(t.type.shape)) for t in (x, where)]
     common = broadcast_shapes(*lines)
     x, where = (
-        apply(
-            "Expand",
-            t,
-            shape=tuple(t.type.shape[axis] if k == axis else d for k, d in enumerate(common)),
-        )
+        apply("Expand", t, shape=(*common[:axis], t.type.shape[axis], *common[axis + 1 :]))
         for t in (x, where)
     )
-    result: Tensor = apply("GatherElements", x, where, axis=axis)
-    return result
+    return apply("GatherElements", x, where, axis=axis)
 
 
 @public
@@ -97,8 +92,7 @@ def gather(x: Any, indices: Any, /, axis: int = 0) -> Tensor:
     tensor([[1, 1],
             [4, 3]])
     """
-    result: Tensor = apply("GatherElements", as_tensor(x), as_indices(indices), axis=axis)
-    return result
+    return apply("GatherElements", as_tensor(x), as_indices(indices), axis=axis)
 
 
 def same_type(x: Tensor, updates: Any, shape: Any) -> Tensor:
@@ -117,6 +111,20 @@ def same_type(x: Tensor, updates: Any, shape: Any) -> Tensor:
     return value
 
 
+def _scattered(name: str, x: Any, indices: Any, updates: Any, axis: int) -> Tensor:
+    """x changed at one element for each index."""
+    x, where = strong(as_tensor(x)), as_indices(indices)
+    return apply(name, x, where, same_type(x, updates, where.type.shape), axis=axis)
+
+
+def _with_slices(name: str, x: Any, indices: Any, updates: Any, axis: int) -> Tensor:
+    """x changed at a whole slice for each index."""
+    x, where = strong(as_tensor(x)), as_indices(indices)
+    place = normalize_axis(axis, x.ndim)
+    shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
+    return apply(name, x, where, same_type(x, updates, shape), axis=place)
+
+
 @public
 def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     """x with each update added to the element at its index along an axis: the reverse of `gather`.
@@ -127,11 +135,7 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     >>> tracer.scatter_add(tracer.zeros(3), [2, 0, 2], [1.0, 2.0, 5.0])
     tensor([2., 0., 6.])
     """
-    x, where = strong(as_tensor(x)), as_indices(indices)
-    result: Tensor = apply(
-        "ScatterAdd", x, where, same_type(x, updates, where.type.shape), axis=axis
-    )
-    return result
+    return _scattered("ScatterAdd", x, indices, updates, axis)
 
 
 @public
@@ -144,11 +148,7 @@ def index_add(x: Any, indices: Any, updates: Any, /, axis: int = 0) -> Tensor:
     >>> tracer.index_add(tracer.zeros(3), [0, 0, 2], [1.0, 2.0, 5.0])
     tensor([3., 0., 5.])
     """
-    x, where = strong(as_tensor(x)), as_indices(indices)
-    place = normalize_axis(axis, x.ndim)
-    shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
-    result: Tensor = apply("IndexAdd", x, where, same_type(x, updates, shape), axis=place)
-    return result
+    return _with_slices("IndexAdd", x, indices, updates, axis)
 
 
 @public
@@ -161,10 +161,7 @@ def scatter(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
     >>> tracer.scatter(tracer.zeros(3), [2, 0], [1.0, 2.0])
     tensor([2., 0., 1.])
     """
-    x, where = strong(as_tensor(x)), as_indices(indices)
-    value = same_type(x, src, where.type.shape)
-    result: Tensor = apply("ScatterElements", x, where, value, axis=axis)
-    return result
+    return _scattered("ScatterElements", x, indices, src, axis)
 
 
 @public
@@ -179,11 +176,7 @@ def index_copy(x: Any, indices: Any, src: Any, /, axis: int = 0) -> Tensor:
             [0., 0.],
             [1., 2.]])
     """
-    x, where = strong(as_tensor(x)), as_indices(indices)
-    place = normalize_axis(axis, x.ndim)
-    shape = (*x.type.shape[:place], *where.type.shape, *x.type.shape[place + 1 :])
-    result: Tensor = apply("IndexCopy", x, where, same_type(x, src, shape), axis=place)
-    return result
+    return _with_slices("IndexCopy", x, indices, src, axis)
 
 
 @public
@@ -208,8 +201,7 @@ def one_hot(
                 "there"
             )
         num_classes = int(known.max()) + 1 if known.size else 0
-    result: Tensor = apply("OneHot", where, depth=num_classes, axis=axis, dtype=dtype_name(dtype))
-    return result
+    return apply("OneHot", where, depth=num_classes, axis=axis, dtype=dtype_name(dtype))
 
 
 @public
@@ -253,10 +245,9 @@ def masked_select(x: Any, mask: Any, /, size: Size | None = None) -> Tensor:
     if where.type.dtype != "bool":
         raise DTypeError(f"a mask is bool, got {short(where.type)}; compare it with something")
     shape = broadcast_shapes(x.type.shape, where.type.shape)
-    x, where = (t if t.type.shape == shape else apply("Expand", t, shape=shape) for t in (x, where))
+    x, where = BUILDER.expand(x, shape), BUILDER.expand(where, shape)
     flat = apply("Reshape", x, shape=(x.type.size,))
-    result: Tensor = apply("Gather", flat, _positions(where, size, "masked_select"), axis=0)
-    return result
+    return apply("Gather", flat, _positions(where, size, "masked_select"), axis=0)
 
 
 def _truth(x: Tensor) -> Tensor:
@@ -266,8 +257,7 @@ def _truth(x: Tensor) -> Tensor:
 def _positions(mask: Tensor, size: Size | None, what: str) -> Tensor:
     if size is None:
         size = count_of(mask, what)
-    result: Tensor = apply("FlatNonzero", mask, size=size)
-    return result
+    return apply("FlatNonzero", mask, size=size)
 
 
 def count_of(mask: Tensor, what: str) -> int:
@@ -275,11 +265,17 @@ def count_of(mask: Tensor, what: str) -> int:
 
     Raises `TraceError` where a trace answers no questions.
     """
-    if not MODES.interpreter.guards(mask):
-        return int(np.count_nonzero(known_mask(mask, what)))
-    return int(
-        apply("ReduceSum", cast(mask, "int64"), axes=tuple(range(mask.ndim)), keepdims=False)
-    )
+    if MODES.interpreter.guards(mask):
+        count = cast(mask, "int64")
+        return int(apply("ReduceSum", count, axes=tuple(range(mask.ndim)), keepdims=False))
+    known = MODES.interpreter.known_elements(mask)
+    if known is None:
+        raise TraceError(
+            f"{what} has a result whose size depends on elements of {short(mask.type)}, which are "
+            "not known while a function is traced; use tracer.where(mask, x, other), or multiply "
+            "by the mask"
+        )
+    return int(np.count_nonzero(known))
 
 
 def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[Tensor, ...]:
@@ -298,22 +294,10 @@ def where_true(mask: Tensor, size: Size | None, what: str = "x[mask]") -> tuple[
     rest = _positions(mask, size, what)
     indices: list[Tensor] = []
     for length in reversed(mask.type.shape[1:]):
-        divisor = _int64(length)
+        divisor = as_tensor(length)
         indices.append(apply("Remainder", rest, divisor))
         rest = apply("FloorDivide", rest, divisor)
     return (rest, *reversed(indices))
-
-
-def known_mask(x: Tensor, what: str) -> np.ndarray[Any, Any]:
-    """x's elements, where they decide a size. Raises `TraceError` in a trace."""
-    known = MODES.interpreter.known_elements(x)
-    if known is None:
-        raise TraceError(
-            f"{what} has a result whose size depends on elements of {short(x.type)}, which are not "
-            "known while a function is "
-            "traced; use tracer.where(mask, x, other), or multiply by the mask"
-        )
-    return known
 
 
 def linear_index(indices: list[Tensor], sizes: list[Any]) -> Tensor:
@@ -322,28 +306,18 @@ def linear_index(indices: list[Tensor], sizes: list[Any]) -> Tensor:
     What is out of range along any axis is out of range in the result too.
     """
     shape = broadcast_shapes(*(i.type.shape for i in indices))
-    total: Any = 1
-    for size in sizes:
-        total = total * size
-    result, valid = _int64(0), fresh(np.asarray(True))
+    result, valid = as_tensor(0), fresh(np.asarray(True))
     for k, (index, size) in enumerate(zip(indices, sizes, strict=True)):
         index = cast(index, "int64")
-        zero, count = _int64(0), _int64(size)
-        inside: Tensor = apply(
+        zero, count = as_tensor(0), as_tensor(size)
+        inside = apply(
             "And", apply("LessOrEqual", apply("Neg", count), index), apply("Less", index, count)
         )
         index = apply("Where", apply("Less", index, zero), apply("Add", index, count), index)
         result = apply("Add", apply("Mul", result, count), index) if k else index
         valid = apply("And", valid, inside) if k else inside
-    flat: Tensor = apply("Where", valid, result, _int64(total))
+    flat = apply("Where", valid, result, as_tensor(dims.product(tuple(sizes))))
     return apply("Expand", flat, shape=shape) if flat.type.shape != shape else flat
-
-
-def _int64(size: Any) -> Tensor:
-    if isinstance(size, Dim):
-        result: Tensor = apply("Dimension", size=size)
-        return result
-    return fresh(np.asarray(size, np.int64))
 
 
 __all__ = [

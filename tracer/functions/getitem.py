@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ops import dims
 from ops.dims import Dim
 from ops.errors import ArgumentError, BoundsError, ShapeError
 from ops.indexing import checked
@@ -96,16 +97,11 @@ def parts_of(x: Tensor, key: Any) -> list[Any]:
     return parts
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Mask:
     """A bool Tensor in a subscript: the indices where it holds."""
 
-    def __init__(self, mask: Tensor) -> None:
-        self.mask = mask
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    __hash__ = object.__hash__
+    mask: Tensor
 
     def check(self, x: Tensor, axis: int) -> None:
         """Raise `BoundsError` unless it has the shape of x's axes from `axis` on."""
@@ -240,8 +236,7 @@ def _gathered(x: Tensor, items: Items) -> Tensor:
         result = apply("Unsqueeze", result, axes=new)
     places, indices = indices_of(x, items)
     if len(places) == 1:
-        found: Tensor = apply("Gather", result, indices[0], axis=places[0])
-        return found
+        return apply("Gather", result, indices[0], axis=places[0])
     return _gathered_together(result, places, indices, items.apart(places))
 
 
@@ -268,13 +263,10 @@ def _gathered_together(x: Tensor, places: list[int], indices: list[Tensor], apar
         x, places = apply("Transpose", x, perm=first_of(x, places)), list(range(len(places)))
     common_shape(indices)
     sizes = [x.type.shape[k] for k in places]
-    total: Any = 1
-    for size in sizes:
-        total = total * size
+    total = dims.product(tuple(sizes))
     first, last = places[0], places[-1]
     flat = apply("Reshape", x, shape=(*x.type.shape[:first], total, *x.type.shape[last + 1 :]))
-    result: Tensor = apply("Gather", flat, linear_index(indices, sizes), axis=first)
-    return result
+    return apply("Gather", flat, linear_index(indices, sizes), axis=first)
 
 
 def first_of(x: Tensor, places: list[int]) -> tuple[int, ...]:

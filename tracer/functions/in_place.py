@@ -7,7 +7,7 @@ gradient rules that need them, so every function of a Tensor has an in-place for
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ops.errors import ArgumentError, DTypeError, GradError, ShapeError
@@ -133,11 +133,10 @@ def _put(x: Tensor, new: Tensor, recorded: bool) -> Tensor:
     return x
 
 
-def update(x: Any, function: Any, other: Any) -> Tensor:
+def update(x: Any, function: Callable[..., Tensor], other: Any) -> Tensor:
     """x += other and its like, in place; a Python number gets a new Tensor."""
     if x.type.weak:
-        number: Tensor = function(x, other)
-        return number
+        return function(x, other)
     return change(x, function, other)
 
 
@@ -156,5 +155,4 @@ def _spread(x: Tensor, new: Tensor) -> Tensor:
     new = cast(new, x.type.dtype)
     if new.type.shape == x.type.shape:
         return new
-    result: Tensor = apply("Expand", new, shape=x.type.shape)
-    return result
+    return apply("Expand", new, shape=x.type.shape)

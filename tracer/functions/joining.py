@@ -12,10 +12,10 @@ from ops.dims import Dim
 from ops.errors import ArgumentError, ShapeError, TraceError
 from ops.slicing import END
 from ops.types import is_floating, normalize_axis, short
-from tracer.dispatch.apply import apply
-from tracer.functions.creation import Size, as_sizes, as_tensor, fresh
+from tracer.dispatch.apply import BUILDER, apply
+from tracer.functions.creation import Size, as_sizes, as_tensor, fresh, stacked
 from tracer.functions.elementwise import strong
-from tracer.functions.movement import expand_dims, ints, reshape
+from tracer.functions.movement import ints, reshape
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.tensors.tensor import Tensor
@@ -45,8 +45,7 @@ def concat(arrays: Any, /, axis: int | None = 0) -> Tensor:
     tensors = _operands(arrays, "concat")
     if axis is None:
         tensors, axis = [reshape(t, (t.type.size,)) for t in tensors], 0
-    result: Tensor = apply("Concat", *tensors, axis=axis)
-    return result
+    return apply("Concat", *tensors, axis=axis)
 
 
 @public
@@ -60,23 +59,12 @@ def stack(arrays: Any, /, axis: int = 0) -> Tensor:
     tensor([[1, 3],
             [2, 4]])
     """
-    tensors = _operands(arrays, "stack")
-    for t in tensors:
-        if t.type.shape != tensors[0].type.shape:
-            listed = ", ".join(short(t.type) for t in tensors[:6])
-            raise ShapeError(
-                f"stack needs operands of one shape, got {listed}; concat joins along an axis that "
-                "is there"
-            )
-    place = normalize_axis(axis, tensors[0].ndim + 1)
-    result: Tensor = apply("Concat", *(expand_dims(t, place) for t in tensors), axis=place)
-    return result
+    return stacked(_operands(arrays, "stack"), axis)
 
 
 def part(x: Tensor, axis: int, start: Size, stop: Size) -> Tensor:
     """x from start to before stop along an axis."""
-    result: Tensor = apply("Slice", x, starts=(start,), ends=(stop,), axes=(axis,), steps=(1,))
-    return result
+    return apply("Slice", x, starts=(start,), ends=(stop,), axes=(axis,), steps=(1,))
 
 
 @public
@@ -129,7 +117,7 @@ def split(x: Any, /, indices_or_sections: int | Sequence[int], axis: int = 0) ->
 
 def split_sizes(x: Tensor, sizes: Sequence[Size], axis: int) -> tuple[Tensor, ...]:
     """Parts of x of these sizes along an axis."""
-    result = apply("Split", x, axis=axis, split=tuple(sizes))
+    result = BUILDER.op("Split", x, axis=axis, split=tuple(sizes))
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -147,8 +135,7 @@ def tile(x: Any, repetitions: int | Sequence[int], /) -> Tensor:
     counts = as_sizes(repetitions)
     lead = max(len(counts) - x.ndim, 0)
     x = reshape(x, (1,) * lead + x.type.shape) if lead else x
-    result: Tensor = apply("Tile", x, repeats=(1,) * (x.ndim - len(counts)) + counts)
-    return result
+    return apply("Tile", x, repeats=(1,) * (x.ndim - len(counts)) + counts)
 
 
 @public
@@ -166,8 +153,7 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
     if axis is None:
         x, axis = reshape(x, (x.type.size,)), 0
     if isinstance(repeats, int | np.integer | Dim):
-        result: Tensor = apply("Repeat", x, repeats=repeats, axis=axis)
-        return result
+        return apply("Repeat", x, repeats=repeats, axis=axis)
     if isinstance(repeats, Tensor) and repeats.is_symbolic:
         raise TraceError(
             "repeat by a traced Tensor gives a size that is not known while the function is "
@@ -184,8 +170,7 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
     if counts.ndim and counts.size not in (1, size):
         raise ShapeError(f"repeats holds {counts.size} counts for axis {axis} of {short(x.type)}")
     places = np.repeat(np.arange(size, dtype=np.int64), counts)
-    gathered: Tensor = apply("Gather", x, fresh(places), axis=axis)
-    return gathered
+    return apply("Gather", x, fresh(places), axis=axis)
 
 
 # ---- padding -------------------------------------------------------------------------------------
@@ -231,12 +216,10 @@ def padded(x: Tensor, widths: Sequence[tuple[Size, Size]], mode: str, value: flo
     if mode == "constant":
         if not is_floating(x.type.dtype) and value != int(value):
             raise ArgumentError(f"the padding value {value} does not fit {short(x.type)}")
-        result: Tensor = apply("Pad", x, pads=pads, value=value)
-        return result
+        return apply("Pad", x, pads=pads, value=value)
     if mode not in _MODES:
         raise ArgumentError(f'mode must be "constant", "edge", "reflect" or "wrap", got {mode!r}')
-    border: Tensor = apply("PadBorder", x, pads=pads, mode=mode)
-    return border
+    return apply("PadBorder", x, pads=pads, mode=mode)
 
 
 __all__ = ["concat", "pad", "repeat", "split", "stack", "tile", "unstack"]

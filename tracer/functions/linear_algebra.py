@@ -53,7 +53,7 @@ def matmul(x1: Any, x2: Any, /) -> Tensor:
         a = expand_dims(a, 0)
     if column:
         b = expand_dims(b, 1)
-    result: Tensor = apply("MatMul", a, b)
+    result = apply("MatMul", a, b)
     if row or column:
         axes = tuple(axis for axis, gone in ((-2, row), (-1, column)) if gone)
         result = apply("Squeeze", result, axes=axes)
@@ -92,8 +92,7 @@ def dot(x1: Any, x2: Any, /) -> Tensor:
     """
     a, b = (strong(x) for x in prepare(x1, x2))
     if a.ndim == 0 or b.ndim == 0:
-        result: Tensor = apply("Mul", a, b)
-        return result
+        return apply("Mul", a, b)
     return tensordot(a, b, ([a.ndim - 1], [max(b.ndim - 2, 0)]))
 
 
@@ -108,8 +107,7 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
             [20, 40]])
     """
     a, b = (strong(x) for x in prepare(x1, x2))
-    result: Tensor = apply("Mul", reshape(a, (a.type.size, 1)), reshape(b, (1, b.type.size)))
-    return result
+    return apply("Mul", reshape(a, (a.type.size, 1)), reshape(b, (1, b.type.size)))
 
 
 @public

@@ -130,13 +130,11 @@ def isclose(
     >>> tracer.isclose([1.0, 2.0], [1.0, 2.1])
     tensor([ True, False])
     """
-    a, b = prepare(x1, x2, floating=True)
-    wide = "float64"
-    a, b = cast(a, wide), cast(b, wide)
+    a, b = (cast(x, "float64") for x in prepare(x1, x2, floating=True))
     distance = apply("Abs", apply("Sub", a, b))
     bound = elementwise("Add", elementwise("Mul", apply("Abs", b), rtol), atol)
     near = apply("And", apply("LessOrEqual", distance, bound), apply("IsFinite", b))
-    close: Tensor = apply("Or", near, apply("Equal", a, b))
+    close = apply("Or", near, apply("Equal", a, b))
     if equal_nan:
         close = apply("Or", close, apply("And", apply("IsNaN", a), apply("IsNaN", b)))
     return close
@@ -167,8 +165,7 @@ def as_truth(x: Any) -> Tensor:
 
 
 def _logic(name: str, *operands: Any) -> Tensor:
-    result: Tensor = apply(name, *map(as_truth, operands))
-    return result
+    return apply(name, *map(as_truth, operands))
 
 
 @public
@@ -228,8 +225,7 @@ def _bits(name: str, logic: str, *operands: Any) -> Tensor:
         raise DTypeError(
             f"{name}: operands must be integers or bools, got {listed}; cast them first"
         )
-    result: Tensor = apply(logic if dtype == "bool" else name, *values)
-    return result
+    return apply(logic if dtype == "bool" else name, *values)
 
 
 @public
@@ -284,8 +280,7 @@ def _shift(name: str, x1: Any, x2: Any) -> Tensor:
     a, b = prepare(x1, x2)
     if a.type.dtype == "bool":
         a, b = cast(a, "int64"), cast(b, "int64")
-    result: Tensor = apply(name, a, b)
-    return result
+    return apply(name, a, b)
 
 
 @public
@@ -321,8 +316,7 @@ def _class_of_number(name: str, x: Any, otherwise: bool) -> Tensor:
     x = strong(as_tensor(x))
     if not is_floating(x.type.dtype):
         return full(x.type.shape, otherwise)
-    result: Tensor = apply(name, x)
-    return result
+    return apply(name, x)
 
 
 @public
@@ -372,8 +366,7 @@ def signbit(x: Any, /) -> Tensor:
     """
     x = strong(as_tensor(x))
     if is_floating(x.type.dtype):
-        result: Tensor = apply("Signbit", x)
-        return result
+        return apply("Signbit", x)
     return full(x.type.shape, False) if x.type.dtype == "bool" else less(x, 0)
 
 
@@ -422,8 +415,7 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
             "something first (condition != 0)"
         )
     a, b = prepare(x1, x2)
-    result: Tensor = apply("Where", condition, a, b)
-    return result
+    return apply("Where", condition, a, b)
 
 
 __all__ = [

@@ -33,8 +33,7 @@ def reshape(x: Any, /, shape: Shape) -> Tensor:
             [3, 4]])
     """
     x = as_tensor(x)
-    result: Tensor = apply("Reshape", x, shape=resolved(x.type.size, as_sizes(shape)))
-    return result
+    return apply("Reshape", x, shape=resolved(x.type.size, as_sizes(shape)))
 
 
 def resolved(count: Size, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
@@ -79,8 +78,7 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     """
     x = as_tensor(x)
     perm = tuple(normalize_axis(a, x.ndim) for a in ints(axes, "axes"))
-    result: Tensor = apply("Transpose", x, perm=perm)
-    return result
+    return apply("Transpose", x, perm=perm)
 
 
 @public
@@ -147,8 +145,7 @@ def expand_dims(x: Any, /, axis: Axes = 0) -> Tensor:
     >>> tracer.expand_dims([1, 2], axis=0)
     tensor([[1, 2]])
     """
-    result: Tensor = apply("Unsqueeze", as_tensor(x), axes=ints(axis, "axis"))
-    return result
+    return apply("Unsqueeze", as_tensor(x), axes=ints(axis, "axis"))
 
 
 @public
@@ -167,8 +164,7 @@ def squeeze(x: Any, /, axis: Axes | None = None) -> Tensor:
         axes = tuple(k for k, d in enumerate(x.type.shape) if isinstance(d, int) and d == 1)
     else:
         axes = normalize_axes(ints(axis, "axis"), x.ndim)
-    result: Tensor = apply("Squeeze", x, axes=axes)
-    return result
+    return apply("Squeeze", x, axes=axes)
 
 
 @public
@@ -181,8 +177,7 @@ def broadcast_to(x: Any, /, shape: Shape) -> Tensor:
     tensor([[1, 2],
             [1, 2]])
     """
-    result: Tensor = apply("Expand", as_tensor(x), shape=as_shape(shape))
-    return result
+    return apply("Expand", as_tensor(x), shape=as_shape(shape))
 
 
 @public
@@ -240,10 +235,7 @@ def flip(x: Any, /, axis: Axes | None = None) -> Tensor:
     x = as_tensor(x)
     axes = normalize_axes(None if axis is None else ints(axis, "axis"), x.ndim)
     steps = (-1,) * len(axes)
-    result: Tensor = apply(
-        "Slice", x, starts=steps, ends=(-(2**63),) * len(axes), axes=axes, steps=steps
-    )
-    return result
+    return apply("Slice", x, starts=steps, ends=(-(2**63),) * len(axes), axes=axes, steps=steps)
 
 
 @public
@@ -270,8 +262,7 @@ def roll(x: Any, /, shift: Axes, axis: Axes | None = None) -> Tensor:
     axes = ints(axis, "axis")
     if len(shifts) == 1:
         shifts *= len(axes)
-    result: Tensor = apply("Roll", x, shifts=shifts, axes=axes)
-    return result
+    return apply("Roll", x, shifts=shifts, axes=axes)
 
 
 @public
@@ -284,8 +275,7 @@ def tril(x: Any, /, k: int = 0) -> Tensor:
     tensor([[1, 0],
             [3, 4]])
     """
-    result: Tensor = apply("Trilu", as_tensor(x), upper=False, k=k)
-    return result
+    return apply("Trilu", as_tensor(x), upper=False, k=k)
 
 
 @public
@@ -298,8 +288,7 @@ def triu(x: Any, /, k: int = 0) -> Tensor:
     tensor([[1, 2],
             [0, 4]])
     """
-    result: Tensor = apply("Trilu", as_tensor(x), upper=True, k=k)
-    return result
+    return apply("Trilu", as_tensor(x), upper=True, k=k)
 
 
 @public
@@ -311,8 +300,7 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Te
     >>> tracer.diagonal([[1, 2, 3], [4, 5, 6]], offset=1)
     tensor([2, 6])
     """
-    result: Tensor = apply("Diagonal", as_tensor(x), offset=offset, axis1=axis1, axis2=axis2)
-    return result
+    return apply("Diagonal", as_tensor(x), offset=offset, axis1=axis1, axis2=axis2)
 
 
 __all__ = [

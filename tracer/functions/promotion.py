@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ops.dims import Dim
 from ops.errors import DTypeError
 from ops.promotion import floating_type, promote, result_type
 from ops.types import DEFAULT_FLOAT, Type, is_floating, is_integer
-from tracer.dispatch.apply import apply
 from tracer.functions.creation import as_tensor, cast
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
@@ -77,11 +75,9 @@ def _agree(operands: Sequence[Any], floating: bool) -> bool:
 
 
 def _bring(x: Any, dtype: str, weak: bool) -> Tensor:
-    if isinstance(x, Tensor):
-        if weak:
-            return x if x.type.dtype == dtype else cast(x, dtype)
-        return cast(x, dtype)
-    return number(x, dtype, weak)
+    if not isinstance(x, Tensor):
+        return number(x, dtype, weak)
+    return x if weak and x.type.dtype == dtype else cast(x, dtype)
 
 
 def number(x: bool | int | float, dtype: str, weak: bool = False) -> Tensor:
@@ -101,12 +97,4 @@ def fits(x: int, dtype: str) -> bool:
     return bool(info.min <= x <= info.max)
 
 
-def size_value(size: int | Dim) -> Any:
-    """A size as an operand.
-
-    An int as it is, a symbolic one as a value that the program gets when it runs.
-    """
-    return apply("Dimension", size=size) if isinstance(size, Dim) else size
-
-
-__all__ = ["fits", "number", "number_type", "prepare", "promote", "size_value", "type_of"]
+__all__ = ["fits", "number", "number_type", "prepare", "promote", "type_of"]

@@ -85,7 +85,7 @@ def linspace(
     name = dtype_name(DEFAULT_FLOAT if dtype is None else dtype)
     wide = name if is_floating(name) else "float64"
     start, stop = _python_number(start), _python_number(stop)
-    line: Tensor = apply("Linspace", start=start, stop=stop, num=num, endpoint=endpoint, dtype=wide)
+    line = apply("Linspace", start=start, stop=stop, num=num, endpoint=endpoint, dtype=wide)
     return line if wide == name else cast(apply("Floor", line), name)
 
 
@@ -100,10 +100,9 @@ def eye(n_rows: Size, n_cols: Size | None = None, /, k: int = 0, dtype: Any = No
             [0., 0., 1.]])
     """
     shape = (n_rows, n_rows if n_cols is None else n_cols)
-    result: Tensor = apply(
+    return apply(
         "Eye", shape=shape, k=k, dtype=dtype_name(DEFAULT_FLOAT if dtype is None else dtype)
     )
-    return result
 
 
 @public
@@ -133,8 +132,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     grid = []
     for k, line in enumerate(lines):
         place = order.index(k)
-        column = tuple(-1 if axis == place else 1 for axis in range(len(lines)))
-        sizes = tuple(line.type.size if d == -1 else d for d in column)
+        sizes = tuple(line.type.size if axis == place else 1 for axis in range(len(lines)))
         grid.append(apply("Expand", apply("Reshape", line, shape=sizes), shape=shape))
     return tuple(grid)
 

@@ -19,8 +19,7 @@ Axis = int | tuple[int, ...] | None
 
 def reduce(name: str, x: Tensor, axis: Axis, keepdims: bool, **attrs: Any) -> Tensor:
     """A reduction operator over axes."""
-    result: Tensor = apply(name, strong(x), axes=as_axes(axis, x), keepdims=bool(keepdims), **attrs)
-    return result
+    return apply(name, strong(x), axes=as_axes(axis, x), keepdims=bool(keepdims), **attrs)
 
 
 def as_axes(axis: Any, x: Tensor) -> tuple[int, ...]:
@@ -96,12 +95,9 @@ def cumulative_sum(
             raise ShapeError(f"cumulative_sum of {short(x.type)} needs an axis")
         axis = 0
     place = normalize_axis(axis, x.ndim)
-    if not include_initial:
-        result: Tensor = apply("CumSum", x, axis=place)
-        return result
-    pads = tuple(int(k == place) for k in range(x.ndim)) + (0,) * x.ndim
-    padded: Tensor = apply("CumSum", apply("Pad", x, pads=pads), axis=place)
-    return padded
+    if include_initial:
+        x = apply("Pad", x, pads=tuple(int(k == place) for k in range(x.ndim)) + (0,) * x.ndim)
+    return apply("CumSum", x, axis=place)
 
 
 @public
@@ -162,12 +158,11 @@ def _position(name: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
     rank = x.ndim
     if axis is None:
         x = apply("Reshape", x, shape=(x.type.size,))
-        found: Tensor = apply(name, x, axes=(0,), keepdims=False)
+        found = apply(name, x, axes=(0,), keepdims=False)
         return apply("Reshape", found, shape=(1,) * rank) if keepdims else found
     if not hasattr(axis, "__index__"):
         raise ArgumentError(f"axis must be None or an integer, got {axis!r}")
-    result: Tensor = apply(name, x, axes=(normalize_axis(axis, rank),), keepdims=bool(keepdims))
-    return result
+    return apply(name, x, axes=(normalize_axis(axis, rank),), keepdims=bool(keepdims))
 
 
 @public

@@ -144,8 +144,7 @@ def _put_at(
     if len(places) == 1:
         (axis,), (index,) = places, indices
         hole = (*x.type.shape[:axis], *index.type.shape, *x.type.shape[axis + 1 :])
-        result: Tensor = apply(name, x, index, _filled(x, value, hole), axis=axis)
-        return result
+        return apply(name, x, index, _filled(x, value, hole), axis=axis)
     order = first_of(x, places) if apart else None
     y = x if order is None else apply("Transpose", x, perm=order)
     first = 0 if order is not None else places[0]
@@ -155,7 +154,7 @@ def _put_at(
     flat = BUILDER.reshape(y, (*shape[:first], dims.product(shape[first:last]), *shape[last:]))
     line = linear_index(indices, list(shape[first:last]))
     flat = apply(name, flat, line, _filled(x, value, hole), axis=first)
-    result = BUILDER.reshape(flat, shape)
+    result: Tensor = BUILDER.reshape(flat, shape)
     if order is not None:
         back = sorted(range(len(order)), key=order.__getitem__)
         result = apply("Transpose", result, perm=tuple(back))
@@ -201,14 +200,13 @@ def _choose(
         filled = _filled(x, spread, shape)
         held = BUILDER.reshape(mask, (*(1,) * start, *mask.type.shape, *(1,) * len(behind)))
         new = apply("Add", part, filled) if add else filled
-        result: Tensor = apply("Where", held, new, part)
-        return result
+        return apply("Where", held, new, part)
     count = full[start] if size is None else size
     flat = BUILDER.reshape(part, (*before, dims.product(mask.type.shape), *behind))
     places = apply("FlatNonzero", mask, size=count)
     filled = _filled(x, value, (*before, count, *behind))
     name = "IndexAdd" if add else "IndexCopy"
-    result = BUILDER.reshape(apply(name, flat, places, filled, axis=start), shape)
+    result: Tensor = BUILDER.reshape(apply(name, flat, places, filled, axis=start), shape)
     return result
 
 
@@ -285,9 +283,7 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, /, accumulate: bool =
     x = strong(as_tensor(x))
     if not isinstance(indices, list | tuple):
         raise ArgumentError(f"indices must be a tuple with one for each axis, got {indices!r:.60}")
-    key = tuple(part if part is None else _index(part) for part in indices)
-    if any(part is None for part in key):
-        key = tuple(slice(None) if part is None else part for part in key)
+    key = tuple(slice(None) if part is None else _index(part) for part in indices)
     new = as_tensor(values)
     if new.type.dtype != x.type.dtype and not new.type.weak and isinstance(values, Tensor):
         raise DTypeError(
@@ -325,15 +321,13 @@ def masked_scatter(x: Any, mask: Any, source: Any, /) -> Tensor:
         )
     shape = broadcast_shapes(x.type.shape, where.type.shape)
     x, where = BUILDER.expand(x, shape), BUILDER.expand(where, shape)
+    mask = MODES.interpreter.known_elements(where)
     if src.type.size == 0:
-        mask = MODES.interpreter.known_elements(where)
         if mask is not None and not mask.any():
-            nothing: Tensor = apply("Where", where, BUILDER.like(0, x), x)
-            return nothing
+            return apply("Where", where, BUILDER.like(0, x), x)
         raise ShapeError("masked_scatter: source has no elements to put where the mask holds")
     line = BUILDER.reshape(where, (dims.product(shape),))
     rank = apply("CumSum", cast(line, "int64"), axis=0, exclusive=True)
-    mask = MODES.interpreter.known_elements(where)
     if mask is not None:
         needed = int(mask.sum())
         if needed > int(src.type.size):
@@ -343,8 +337,7 @@ def masked_scatter(x: Any, mask: Any, source: Any, /) -> Tensor:
             )
     place = apply("Where", line, rank, BUILDER.like(0, rank))
     taken = apply("Gather", BUILDER.reshape(src, (src.type.size,)), place, axis=0)
-    result: Tensor = apply("Where", where, BUILDER.reshape(taken, shape), x)
-    return result
+    return apply("Where", where, BUILDER.reshape(taken, shape), x)
 
 
 __all__ = ["index_put", "masked_scatter"]

@@ -39,8 +39,7 @@ def slice_scatter(
     first, last, stride = bounds_of(slice(start, end, step))
     attrs = {"starts": (first,), "ends": (last,), "axes": (axis,), "steps": (stride,)}
     value = same_type(x, src, _part(x, "Slice", attrs))
-    result: Tensor = apply("SliceScatter", x, value, **attrs)
-    return result
+    return apply("SliceScatter", x, value, **attrs)
 
 
 @public
@@ -56,8 +55,7 @@ def select_scatter(x: Any, src: Any, /, axis: int, index: int) -> Tensor:
     x = strong(as_tensor(x))
     attrs = {"axis": axis, "index": index}
     value = same_type(x, src, _part(x, "Select", attrs))
-    result: Tensor = apply("SelectScatter", x, value, **attrs)
-    return result
+    return apply("SelectScatter", x, value, **attrs)
 
 
 @public
@@ -76,8 +74,7 @@ def diagonal_scatter(
     x = strong(as_tensor(x))
     attrs = {"offset": offset, "axis1": axis1, "axis2": axis2}
     value = same_type(x, src, _part(x, "Diagonal", attrs))
-    result: Tensor = apply("DiagonalScatter", x, value, **attrs)
-    return result
+    return apply("DiagonalScatter", x, value, **attrs)
 
 
 __all__ = ["diagonal_scatter", "select_scatter", "slice_scatter"]

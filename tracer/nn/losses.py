@@ -6,6 +6,7 @@ float32.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,12 @@ from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
 
-def _check_reduction(reduction: str) -> None:
-    if reduction not in ("mean", "sum", "none"):
-        raise ArgumentError(f'reduction must be "mean", "sum" or "none", got {reduction!r}')
-
-
 def _reduced(losses: Tensor, reduction: str) -> Tensor:
+    """Losses reduced. Raises `ArgumentError` for a reduction that there is not."""
     if reduction == "none":
         return losses
+    if reduction not in ("mean", "sum"):
+        raise ArgumentError(f'reduction must be "mean", "sum" or "none", got {reduction!r}')
     return mean(losses) if reduction == "mean" else sum_over(losses)
 
 
@@ -42,14 +41,7 @@ def _wide(x: Tensor) -> Tensor:
 
 def _counted(losses: Tensor, weights: Tensor) -> Tensor:
     """Losses times weights; what has weight 0 counts for nothing, though it be infinite."""
-    result: Tensor = apply("MulNoNan", losses, weights)
-    return result
-
-
-def _over(losses: Tensor, weights: Tensor) -> Tensor:
-    """The sum of losses over the sum of weights."""
-    total = arithmetic.divide(sum_over(_wide(losses)), sum_over(_wide(weights)))
-    return cast(total, losses.type.dtype)
+    return apply("MulNoNan", losses, weights)
 
 
 # ---- classes -------------------------------------------------------------------------------------
@@ -117,6 +109,7 @@ class _Classes:
                     f"{self.count - 1}, and {self.ignore_index} for what is ignored"
                 )
 
+    @cached_property
     def weights(self) -> Tensor:
         """The weight of each target's class; 0 for what is ignored."""
         if self.weight is None:
@@ -124,8 +117,15 @@ class _Classes:
             return cast(counts, _wide(self.x).type.dtype)
         ignored = logic.equal(self.target, self.ignore_index)
         index = logic.where(ignored, 0, cast(self.target, "int64"))
-        chosen: Tensor = apply("Gather", self.weight, index, axis=0)
+        chosen = apply("Gather", self.weight, index, axis=0)
         return logic.where(ignored, 0.0, chosen)
+
+    def reduced(self, losses: Tensor, reduction: str) -> Tensor:
+        """The losses reduced; their mean is over the weights of the targets that count."""
+        if reduction != "mean":
+            return _reduced(losses, reduction)
+        total = arithmetic.divide(sum_over(_wide(losses)), sum_over(_wide(self.weights)))
+        return cast(total, losses.type.dtype)
 
     def log_probabilities_of_targets(self, logs: Tensor) -> Tensor:
         """logs at each target; 0 for what is ignored, NaN for what is no class."""
@@ -166,7 +166,6 @@ def cross_entropy(
     >>> tracer.nn.functional.cross_entropy(tracer.zeros((2, 4)), [3, 0])
     tensor(1.3862944)
     """
-    _check_reduction(reduction)
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"label_smoothing must be from 0 to 1, got {label_smoothing}")
     classes = _Classes("cross_entropy", input, target, weight, ignore_index)
@@ -174,7 +173,7 @@ def cross_entropy(
         return _of_probabilities(classes, reduction, label_smoothing)
     classes.check_indices()
     smooth_here = label_smoothing if classes.weight is None else 0.0
-    losses: Tensor = apply(
+    losses = apply(
         "SoftmaxCrossEntropy",
         classes.x,
         classes.target,
@@ -183,11 +182,8 @@ def cross_entropy(
         label_smoothing=smooth_here,
     )
     if classes.weight is None:
-        return (
-            _over(losses, classes.weights()) if reduction == "mean" else _reduced(losses, reduction)
-        )
-    weights = classes.weights()
-    losses = _counted(losses, weights)
+        return classes.reduced(losses, reduction)
+    losses = _counted(losses, classes.weights)
     if label_smoothing:
         logs = activation.log_softmax(classes.x, classes.axis)
         spread = sum_over(_counted(logs, _along(classes.weight, classes)), classes.axis)
@@ -198,7 +194,7 @@ def cross_entropy(
         losses = arithmetic.subtract(
             arithmetic.multiply(losses, 1 - label_smoothing), arithmetic.multiply(spread, share)
         )
-    return _over(losses, weights) if reduction == "mean" else _reduced(losses, reduction)
+    return classes.reduced(losses, reduction)
 
 
 def _along(weight: Tensor, classes: _Classes) -> Tensor:
@@ -238,16 +234,12 @@ def nll_loss(
     >>> tracer.nn.functional.nll_loss([[-1.0, -2.0]], [1])
     tensor(2.)
     """
-    _check_reduction(reduction)
     classes = _Classes("nll_loss", input, target, weight, ignore_index)
     classes.check_indices()
     losses = arithmetic.negative(classes.log_probabilities_of_targets(classes.x))
-    if classes.weight is None and reduction != "mean":
-        return _reduced(losses, reduction)
-    weights = classes.weights()
     if classes.weight is not None:
-        losses = _counted(losses, weights)
-    return _over(losses, weights) if reduction == "mean" else _reduced(losses, reduction)
+        losses = _counted(losses, classes.weights)
+    return classes.reduced(losses, reduction)
 
 
 @public
@@ -262,8 +254,6 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     >>> tracer.nn.functional.kl_div([[-1.0, -1.0]], [[0.0, 1.0]], reduction="batchmean")
     tensor(1.)
     """
-    if reduction != "batchmean":
-        _check_reduction(reduction)
     x, y = _pair("kl_div", input, target)
     if log_target:
         losses = arithmetic.multiply(transcendental.exp(y), arithmetic.subtract(y, x))
@@ -293,6 +283,10 @@ def _pair(name: str, input: Any, target: Any) -> tuple[Tensor, Tensor]:
     return as_floating(x), as_floating(y)
 
 
+def _difference(name: str, input: Any, target: Any) -> Tensor:
+    return arithmetic.subtract(*_pair(name, input, target))
+
+
 @public
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """Mean (or sum) of (input - target)**2.
@@ -303,10 +297,7 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     >>> tracer.nn.functional.mse_loss([1.0, 3.0], [0.0, 0.0])
     tensor(5.)
     """
-    _check_reduction(reduction)
-    return _reduced(
-        arithmetic.square(arithmetic.subtract(*_pair("mse_loss", input, target))), reduction
-    )
+    return _reduced(arithmetic.square(_difference("mse_loss", input, target)), reduction)
 
 
 @public
@@ -319,10 +310,7 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     >>> tracer.nn.functional.l1_loss([1.0, 4.0], [0.0, 0.0])
     tensor(2.5)
     """
-    _check_reduction(reduction)
-    return _reduced(
-        arithmetic.abs(arithmetic.subtract(*_pair("l1_loss", input, target))), reduction
-    )
+    return _reduced(arithmetic.abs(_difference("l1_loss", input, target)), reduction)
 
 
 @public
@@ -335,12 +323,11 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
     >>> tracer.nn.functional.smooth_l1_loss([0.5, 3.0], [0.0, 0.0], reduction="none")
     tensor([0.125, 2.5  ])
     """
-    _check_reduction(reduction)
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: beta must be at least 0, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction)
-    distance = arithmetic.abs(arithmetic.subtract(*_pair("smooth_l1_loss", input, target)))
+    distance = arithmetic.abs(_difference("smooth_l1_loss", input, target))
     near = arithmetic.multiply(arithmetic.square(distance), 0.5 / beta)
     far = arithmetic.subtract(distance, 0.5 * beta)
     return _reduced(logic.where(logic.less(distance, beta), near, far), reduction)
@@ -356,10 +343,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     >>> tracer.nn.functional.huber_loss([0.5, 3.0], [0.0, 0.0], reduction="none")
     tensor([0.125, 2.5  ])
     """
-    _check_reduction(reduction)
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta must be above 0, got {delta}")
-    distance = arithmetic.abs(arithmetic.subtract(*_pair("huber_loss", input, target)))
+    distance = arithmetic.abs(_difference("huber_loss", input, target))
     near = arithmetic.multiply(arithmetic.square(distance), 0.5)
     far = arithmetic.multiply(arithmetic.subtract(distance, 0.5 * delta), delta)
     return _reduced(logic.where(logic.less_equal(distance, delta), near, far), reduction)
@@ -386,7 +372,6 @@ def binary_cross_entropy(
     >>> tracer.nn.functional.binary_cross_entropy([0.5, 0.5], [1.0, 0.0])
     tensor(0.6931472)
     """
-    _check_reduction(reduction)
     p, y = _pair("binary_cross_entropy", input, target)
     known = MODES.interpreter.known_elements(p)
     if known is not None:
@@ -422,7 +407,6 @@ def binary_cross_entropy_with_logits(
     >>> tracer.nn.functional.binary_cross_entropy_with_logits([0.0, 0.0], [1.0, 0.0])
     tensor(0.6931472)
     """
-    _check_reduction(reduction)
     x, y = _pair("binary_cross_entropy_with_logits", input, target)
     tail = activation.softplus(arithmetic.negative(x))
     if pos_weight is not None:

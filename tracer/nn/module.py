@@ -10,6 +10,7 @@ import numpy as np
 from ops.errors import ArgumentError, DTypeError, TraceError
 from ops.types import dtype_name, is_floating, short
 from tracer.core.source_lines import located
+from tracer.functions import creation
 from tracer.functions.public import public
 from tracer.functions.state_values import Array, fitted, require_writable, write
 from tracer.nn.hooks import HookedModule, call_with_hooks
@@ -151,7 +152,7 @@ class Module(ModuleTree, HookedModule):
         own[kind][name] = value
 
     def _assign_buffer(self, name: str, value: Tensor | Array) -> None:
-        new = value.detach() if isinstance(value, Tensor) else _buffer_of(value)
+        new = value.detach() if isinstance(value, Tensor) else creation.tensor(value)
         new._requires_grad = False  # what it was computed from does not make the module volatile
         old = self._buffers[name]
         if not MODES.interpreter.rebind(self._buffers, name, new):
@@ -191,16 +192,9 @@ class Module(ModuleTree, HookedModule):
 
         `persistent`: it is part of `state_dict`.
         """
-        self._check_name(name, "_buffers")
+        self._check_member(name, "_buffers", tensor)
         if isinstance(tensor, np.ndarray):
-            tensor = _buffer_of(tensor)
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise located(
-                ArgumentError(
-                    f"the buffer {name} must be a Tensor, an array or None, "
-                    f"got {type(tensor).__name__}"
-                )
-            )
+            tensor = creation.tensor(tensor)
         self._register_member("_buffers", name, tensor)
         if persistent:
             self._transient.discard(name)
@@ -209,31 +203,17 @@ class Module(ModuleTree, HookedModule):
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Register a parameter, or None in its place."""
-        self._check_name(name, "_parameters")
-        if param is not None and not isinstance(param, Parameter):
-            raise located(
-                ArgumentError(
-                    f"the parameter {name} must be an nn.Parameter or None, "
-                    f"got {type(param).__name__}"
-                )
-            )
+        self._check_member(name, "_parameters", param)
         self._register_member("_parameters", name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Register a submodule, or None in its place."""
-        self._check_name(name, "_modules")
-        if module is not None and not isinstance(module, Module):
-            raise located(
-                ArgumentError(
-                    f"the submodule {name} must be an nn.Module or None, "
-                    f"got {type(module).__name__}"
-                )
-            )
+        self._check_member(name, "_modules", module)
         self._register_member("_modules", name, module)
 
     register_module = add_module
 
-    def _check_name(self, name: Any, group: str) -> None:
+    def _check_member(self, name: Any, group: str, value: Any) -> None:
         if "_modules" not in self.__dict__:
             raise AttributeError(
                 f"call super().__init__() in {type(self).__name__}.__init__ before registering "
@@ -244,6 +224,14 @@ class Module(ModuleTree, HookedModule):
         if name not in self.__dict__[group] and hasattr(self, name):
             raise located(
                 ArgumentError(f"{type(self).__name__} has an attribute {name} already; rename one")
+            )
+        kinds, said = _ACCEPTED[group]
+        if value is not None and not isinstance(value, kinds):
+            raise located(
+                ArgumentError(
+                    f"the {_SINGULAR[group]} {name} must be {said} or None, "
+                    f"got {type(value).__name__}"
+                )
             )
 
     # ---- modes
@@ -291,15 +279,13 @@ class Module(ModuleTree, HookedModule):
 
         Gradients are cleared. Optimisers hold state of the old type: make them afterwards.
         """
-        from tracer.functions.creation import astype
-
         outside_traces(f"{type(self).__name__} is converted")
         name = dtype_name(dtype)
         if not is_floating(name):
             raise located(DTypeError(f"a module is converted to a floating type, not to {name}"))
         for _, member, _ in self._named(("_parameters", "_buffers"), "", True, True):
             if is_floating(member.type.dtype) and member.type.dtype != name:
-                member._start_again(astype(member.detach(), name))
+                member._start_again(creation.astype(member.detach(), name))
         return self
 
     def float(self: _Self) -> _Self:
@@ -381,6 +367,11 @@ class Module(ModuleTree, HookedModule):
 
 
 _SINGULAR = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "submodule"}
+_ACCEPTED: dict[str, tuple[Any, str]] = {
+    "_parameters": (Parameter, "an nn.Parameter"),
+    "_buffers": (Tensor | np.ndarray, "a Tensor, an array"),
+    "_modules": (Module, "an nn.Module"),
+}
 _EXPECTED = {
     "_parameters": "an nn.Parameter (or write into it, under tracer.no_grad(), with copy_)",
     "_buffers": "a Tensor",
@@ -393,12 +384,6 @@ def _group_of(value: Any) -> str | None:
     if isinstance(value, Parameter):
         return "_parameters"
     return "_modules" if isinstance(value, Module) else None
-
-
-def _buffer_of(array: Array) -> Tensor:
-    from tracer.functions.creation import tensor
-
-    return tensor(array)
 
 
 def _listed(names: list[str]) -> str:

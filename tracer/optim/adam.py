@@ -137,5 +137,4 @@ def _double(x: float | Tensor) -> Tensor:
 def _remaining(beta: float | Tensor, count: Tensor) -> Tensor:
     """1 - beta**count in float64."""
     power = apply("Pow", _double(beta), count)
-    result: Tensor = apply("Sub", number(1.0, "float64"), power)
-    return result
+    return apply("Sub", number(1.0, "float64"), power)

@@ -14,7 +14,7 @@ import numpy as np
 from ops.errors import ArgumentError, DTypeError
 from ops.types import is_floating, short
 from tracer.core.source_lines import located
-from tracer.functions.creation import cast
+from tracer.functions.creation import cast, zeros_like
 from tracer.functions.public import public
 from tracer.functions.state_values import Array, assign, fitted, write
 from tracer.optim.options import Options, plain
@@ -94,7 +94,7 @@ class Optimizer:
         self._check_options(group)
         self.param_groups.append(group)
         for p in params:
-            self.state[p] = self._fresh_state(p, group)
+            self.state[p] = {name: self._zeros(p, name) for name in self._names(group)}
             self._states.append(self.state[p])
 
     def _check_parameter(self, p: Any) -> None:
@@ -120,9 +120,6 @@ class Optimizer:
         """What a parameter's state holds at least."""
         return (*(("step",) if self.counts else ()), *self._needed(options))
 
-    def _fresh_state(self, p: Tensor, options: Mapping[str, Any]) -> dict[str, Tensor]:
-        return {name: self._zeros(p, name) for name in self._names(options)}
-
     def _zeros(self, p: Tensor, name: str) -> Tensor:
         """In memory, also while a function is traced: state that the trace then finds there."""
         step = name == "step" and self.counts
@@ -144,8 +141,6 @@ class Optimizer:
                 if set_to_none:
                     p.grad = None
                 elif p.grad is not None:
-                    from tracer.functions.creation import zeros_like
-
                     p.grad = zeros_like(p.grad)
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:

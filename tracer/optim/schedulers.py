@@ -70,8 +70,12 @@ class LRScheduler:
                     f"the optimiser has {len(groups)}: make the scheduler afterwards"
                 )
             )
-        for group, base in zip(groups, self.base_lrs, strict=True):
-            group["lr"] = self.rate(base, self.last_epoch)
+        for group, rate in zip(groups, self._rates(self.last_epoch), strict=True):
+            group["lr"] = rate
+
+    def _rates(self, epoch: int) -> list[float]:
+        """The learning rates of all groups in an epoch."""
+        return [self.rate(base, epoch) for base in self.base_lrs]
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch and the first learning rates; what JSON holds."""
@@ -175,11 +179,8 @@ class LambdaLR(LRScheduler):
             )
         super().__init__(optimizer, last_epoch)
 
-    def _apply(self) -> None:
-        super()._apply()
-        groups = zip(self.optimizer.param_groups, self.base_lrs, self.lr_lambdas, strict=True)
-        for group, base, function in groups:
-            group["lr"] = base * function(self.last_epoch)
+    def _rates(self, epoch: int) -> list[float]:
+        return [base * f(epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
     def factor(self, epoch: int) -> float:
         """Not used: each group has its own."""

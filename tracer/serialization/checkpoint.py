@@ -145,15 +145,16 @@ def load_checkpoint(
     if metadata.get("format") != _FORMAT:
         raise CheckpointError(f"{name} is no checkpoint of a training run; for weights: load_file")
     header, weights, states = _sorted_out(name, arrays, metadata)
-    commits: list[Callable[[], None]] = []
+    commit: Callable[[], None] | None = None
     try:
-        commits.append(_of_model(model, weights))
+        _, pairs = model._match(weights, strict=True, copy=False)
         if optimizer is not None:
-            commits.append(_of_optimizer(optimizer, header, states))
+            commit = _of_optimizer(optimizer, header, states)
     except (ArgumentError, DTypeError, ShapeError) as error:
         text = str(error).partition("\n  at ")[0]  # the line is added once more
         raise type(error)(f"{name}: {text}") from None
-    for commit in commits:
+    write(pairs)
+    if commit is not None:
         commit()
     (generator or default_generator).set_state(arrays["generator"])
     extra: dict[str, Any] = header["extra"]
@@ -184,11 +185,6 @@ def _sorted_out(
         elif key != "generator":
             raise CheckpointError(f"{name}: {key!r:.80} is no part of a training run")
     return header, weights, states
-
-
-def _of_model(model: Module, weights: Mapping[str, Array]) -> Callable[[], None]:
-    _, pairs = model._match(weights, strict=True, copy=False)
-    return lambda: write(pairs)
 
 
 def _of_optimizer(

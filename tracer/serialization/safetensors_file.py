@@ -65,7 +65,7 @@ def write_file(arrays: Mapping[str, Array], path: Path, metadata: Mapping[str, s
         data = save(whole, strings)
     except SafetensorError as error:
         raise ArgumentError(f"the names and strings do not fit the format: {error}") from None
-    _replace(os.fspath(path), [data])
+    _replace(os.fspath(path), data)
 
 
 def checked_names(arrays: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
@@ -96,7 +96,7 @@ def _bytes(array: Array) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _replace(path: str, chunks: list[Any]) -> None:
+def _replace(path: str, data: bytes) -> None:
     """Write a file beside its place and move it there."""
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
@@ -104,8 +104,7 @@ def _replace(path: str, chunks: list[Any]) -> None:
     try:
         try:
             with open(temporary, "xb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)

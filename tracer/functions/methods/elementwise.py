@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ops.types import dtype_name, is_floating
 from tracer.dispatch.view_updates import write
 from tracer.functions import activation, arithmetic, creation, logic, reductions, transcendental
 from tracer.functions.creation import Shape, as_tensor, cast, copied
+from tracer.functions.in_place import change
 from tracer.functions.promotion import prepare
 from tracer.functions.public import public
 from tracer.tensors.modes import MODES
@@ -19,6 +20,27 @@ from tracer.tensors.tensor import Tensor
 
 DEVICES = ("cpu", "cuda", "meta", "mps")
 _TRUTH = (bool, np.bool_)
+P = ParamSpec("P")
+_change = public(change)
+
+
+def in_place(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """The method that changes its Tensor to function(Tensor, *operands)."""
+
+    def method(*operands: P.args, **options: P.kwargs) -> Tensor:
+        changed: Any = operands[0]
+        return _change(changed, function, *operands[1:], **options)
+
+    summary = (function.__doc__ or "").partition("\n")[0].partition(" See `")[0]
+    where = "Tensor" if "." in function.__qualname__ else "tracer"
+    method.__doc__ = f"In place: {summary} See `{where}.{function.__name__}`."
+    method.__name__ = f"{function.__name__}_"
+    return method
+
+
+def both(function: Callable[P, Tensor]) -> tuple[Callable[P, Tensor], Callable[P, Tensor]]:
+    """A function as a method, and the method that changes its Tensor to the result."""
+    return function, in_place(function)
 
 
 class Elementwise:
@@ -26,77 +48,77 @@ class Elementwise:
 
     __slots__ = ()
 
-    abs = absolute = arithmetic.abs
-    acos = arccos = transcendental.acos
-    acosh = arccosh = transcendental.acosh
-    asin = arcsin = transcendental.asin
-    asinh = arcsinh = transcendental.asinh
-    atan = arctan = transcendental.atan
-    atan2 = arctan2 = transcendental.atan2
-    atanh = arctanh = transcendental.atanh
-    bitwise_and = logic.bitwise_and
-    bitwise_left_shift = logic.bitwise_left_shift
-    bitwise_not = logic.bitwise_invert
-    bitwise_or = logic.bitwise_or
-    bitwise_right_shift = logic.bitwise_right_shift
-    bitwise_xor = logic.bitwise_xor
-    ceil = arithmetic.ceil
-    clamp = clip = arithmetic.clip
-    copysign = arithmetic.copysign
-    cos = transcendental.cos
-    cosh = transcendental.cosh
-    eq = logic.equal
-    erf = transcendental.erf
-    erfc = transcendental.erfc
-    exp = transcendental.exp
-    exp2 = transcendental.exp2
-    expm1 = transcendental.expm1
-    floor = arithmetic.floor
-    floor_divide = arithmetic.floor_divide
-    fmod = arithmetic.fmod
-    ge = greater_equal = logic.greater_equal
-    gt = greater = logic.greater
-    hypot = arithmetic.hypot
+    abs, abs_ = absolute, absolute_ = both(arithmetic.abs)
+    acos, acos_ = arccos, arccos_ = both(transcendental.acos)
+    acosh, acosh_ = arccosh, arccosh_ = both(transcendental.acosh)
+    asin, asin_ = arcsin, arcsin_ = both(transcendental.asin)
+    asinh, asinh_ = arcsinh, arcsinh_ = both(transcendental.asinh)
+    atan, atan_ = arctan, arctan_ = both(transcendental.atan)
+    atan2, atan2_ = arctan2, arctan2_ = both(transcendental.atan2)
+    atanh, atanh_ = arctanh, arctanh_ = both(transcendental.atanh)
+    bitwise_and, bitwise_and_ = both(logic.bitwise_and)
+    bitwise_left_shift, bitwise_left_shift_ = both(logic.bitwise_left_shift)
+    bitwise_not, bitwise_not_ = both(logic.bitwise_invert)
+    bitwise_or, bitwise_or_ = both(logic.bitwise_or)
+    bitwise_right_shift, bitwise_right_shift_ = both(logic.bitwise_right_shift)
+    bitwise_xor, bitwise_xor_ = both(logic.bitwise_xor)
+    ceil, ceil_ = both(arithmetic.ceil)
+    clamp, clamp_ = clip, clip_ = both(arithmetic.clip)
+    copysign, copysign_ = both(arithmetic.copysign)
+    cos, cos_ = both(transcendental.cos)
+    cosh, cosh_ = both(transcendental.cosh)
+    eq, eq_ = both(logic.equal)
+    erf, erf_ = both(transcendental.erf)
+    erfc, erfc_ = both(transcendental.erfc)
+    exp, exp_ = both(transcendental.exp)
+    exp2, exp2_ = both(transcendental.exp2)
+    expm1, expm1_ = both(transcendental.expm1)
+    floor, floor_ = both(arithmetic.floor)
+    floor_divide, floor_divide_ = both(arithmetic.floor_divide)
+    fmod, fmod_ = both(arithmetic.fmod)
+    ge, ge_ = greater_equal, greater_equal_ = both(logic.greater_equal)
+    gt, gt_ = greater, greater_ = both(logic.greater)
+    hypot, hypot_ = both(arithmetic.hypot)
     isclose = logic.isclose
     isfinite = logic.isfinite
     isinf = logic.isinf
     isnan = logic.isnan
-    le = less_equal = logic.less_equal
-    lerp = arithmetic.lerp
-    log = transcendental.log
-    log10 = transcendental.log10
-    log1p = transcendental.log1p
-    log2 = transcendental.log2
+    le, le_ = less_equal, less_equal_ = both(logic.less_equal)
+    lerp, lerp_ = both(arithmetic.lerp)
+    log, log_ = both(transcendental.log)
+    log10, log10_ = both(transcendental.log10)
+    log1p, log1p_ = both(transcendental.log1p)
+    log2, log2_ = both(transcendental.log2)
     logaddexp = transcendental.logaddexp
     xlogy = transcendental.xlogy
-    logical_and = logic.logical_and
-    logical_not = logic.logical_not
-    logical_or = logic.logical_or
-    logical_xor = logic.logical_xor
-    lt = less = logic.less
+    logical_and, logical_and_ = both(logic.logical_and)
+    logical_not, logical_not_ = both(logic.logical_not)
+    logical_or, logical_or_ = both(logic.logical_or)
+    logical_xor, logical_xor_ = both(logic.logical_xor)
+    lt, lt_ = less, less_ = both(logic.less)
     maximum = arithmetic.maximum
     minimum = arithmetic.minimum
-    mul = multiply = arithmetic.multiply
-    nan_to_num = logic.nan_to_num
-    ne = not_equal = logic.not_equal
-    neg = negative = arithmetic.negative
+    mul, mul_ = multiply, multiply_ = both(arithmetic.multiply)
+    nan_to_num, nan_to_num_ = both(logic.nan_to_num)
+    ne, ne_ = not_equal, not_equal_ = both(logic.not_equal)
+    neg, neg_ = negative, negative_ = both(arithmetic.negative)
     positive = arithmetic.positive
-    pow = arithmetic.pow
-    reciprocal = arithmetic.reciprocal
-    relu = activation.relu
-    remainder = arithmetic.remainder
-    round = arithmetic.round
-    rsqrt = arithmetic.rsqrt
-    sigmoid = activation.sigmoid
-    sign = arithmetic.sign
+    pow, pow_ = both(arithmetic.pow)
+    reciprocal, reciprocal_ = both(arithmetic.reciprocal)
+    relu, relu_ = both(activation.relu)
+    remainder, remainder_ = both(arithmetic.remainder)
+    round, round_ = both(arithmetic.round)
+    rsqrt, rsqrt_ = both(arithmetic.rsqrt)
+    sigmoid, sigmoid_ = both(activation.sigmoid)
+    sign, sign_ = both(arithmetic.sign)
     signbit = logic.signbit
-    sin = transcendental.sin
-    sinh = transcendental.sinh
-    sqrt = arithmetic.sqrt
-    square = arithmetic.square
-    tan = transcendental.tan
-    tanh = transcendental.tanh
-    trunc = fix = arithmetic.trunc
+    sin, sin_ = both(transcendental.sin)
+    sinh, sinh_ = both(transcendental.sinh)
+    sqrt, sqrt_ = both(arithmetic.sqrt)
+    square, square_ = both(arithmetic.square)
+    tan, tan_ = both(transcendental.tan)
+    tanh, tanh_ = both(transcendental.tanh)
+    trunc, trunc_ = fix, fix_ = both(arithmetic.trunc)
 
     def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
         """self + alpha * other. See `tracer.add`.

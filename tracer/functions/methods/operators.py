@@ -40,20 +40,17 @@ def _left(function: Binary) -> Binary:
     return operator
 
 
-def _right(function: Binary) -> Binary:
-    def operator(self: Any, other: Any) -> Tensor:
-        return function(other, self) if is_operand(other) else NotImplemented
-
-    return operator
-
-
-def _in_place(function: Binary) -> Binary:
+def _forms(function: Binary) -> tuple[Binary, Binary, Binary]:
+    """The three forms of an operator: x + y, the same where only y is a Tensor, and x += y."""
     changing = public(update)
 
-    def operator(self: Any, other: Any) -> Tensor:
+    def right(self: Any, other: Any) -> Tensor:
+        return function(other, self) if is_operand(other) else NotImplemented
+
+    def in_place(self: Any, other: Any) -> Tensor:
         return changing(self, function, other) if is_operand(other) else NotImplemented
 
-    return operator
+    return _left(function), right, in_place
 
 
 class Operators:
@@ -61,45 +58,19 @@ class Operators:
 
     __slots__ = ()
 
-    __add__ = _left(arithmetic.add)
-    __radd__ = _right(arithmetic.add)
-    __iadd__ = _in_place(arithmetic.add)
-    __sub__ = _left(arithmetic.subtract)
-    __rsub__ = _right(arithmetic.subtract)
-    __isub__ = _in_place(arithmetic.subtract)
-    __mul__ = _left(arithmetic.multiply)
-    __rmul__ = _right(arithmetic.multiply)
-    __imul__ = _in_place(arithmetic.multiply)
-    __truediv__ = _left(arithmetic.divide)
-    __rtruediv__ = _right(arithmetic.divide)
-    __itruediv__ = _in_place(arithmetic.divide)
-    __floordiv__ = _left(arithmetic.floor_divide)
-    __rfloordiv__ = _right(arithmetic.floor_divide)
-    __ifloordiv__ = _in_place(arithmetic.floor_divide)
-    __mod__ = _left(arithmetic.remainder)
-    __rmod__ = _right(arithmetic.remainder)
-    __imod__ = _in_place(arithmetic.remainder)
-    __pow__ = _left(arithmetic.pow)
-    __rpow__ = _right(arithmetic.pow)
-    __ipow__ = _in_place(arithmetic.pow)
-    __matmul__ = _left(linear_algebra.matmul)
-    __rmatmul__ = _right(linear_algebra.matmul)
-    __imatmul__ = _in_place(linear_algebra.matmul)
-    __and__ = _left(logic.bitwise_and)
-    __rand__ = _right(logic.bitwise_and)
-    __iand__ = _in_place(logic.bitwise_and)
-    __or__ = _left(logic.bitwise_or)
-    __ror__ = _right(logic.bitwise_or)
-    __ior__ = _in_place(logic.bitwise_or)
-    __xor__ = _left(logic.bitwise_xor)
-    __rxor__ = _right(logic.bitwise_xor)
-    __ixor__ = _in_place(logic.bitwise_xor)
-    __lshift__ = _left(logic.bitwise_left_shift)
-    __rlshift__ = _right(logic.bitwise_left_shift)
-    __ilshift__ = _in_place(logic.bitwise_left_shift)
-    __rshift__ = _left(logic.bitwise_right_shift)
-    __rrshift__ = _right(logic.bitwise_right_shift)
-    __irshift__ = _in_place(logic.bitwise_right_shift)
+    __add__, __radd__, __iadd__ = _forms(arithmetic.add)
+    __sub__, __rsub__, __isub__ = _forms(arithmetic.subtract)
+    __mul__, __rmul__, __imul__ = _forms(arithmetic.multiply)
+    __truediv__, __rtruediv__, __itruediv__ = _forms(arithmetic.divide)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _forms(arithmetic.floor_divide)
+    __mod__, __rmod__, __imod__ = _forms(arithmetic.remainder)
+    __pow__, __rpow__, __ipow__ = _forms(arithmetic.pow)
+    __matmul__, __rmatmul__, __imatmul__ = _forms(linear_algebra.matmul)
+    __and__, __rand__, __iand__ = _forms(logic.bitwise_and)
+    __or__, __ror__, __ior__ = _forms(logic.bitwise_or)
+    __xor__, __rxor__, __ixor__ = _forms(logic.bitwise_xor)
+    __lshift__, __rlshift__, __ilshift__ = _forms(logic.bitwise_left_shift)
+    __rshift__, __rrshift__, __irshift__ = _forms(logic.bitwise_right_shift)
 
     __lt__ = _left(logic.less)
     __le__ = _left(logic.less_equal)

@@ -23,7 +23,7 @@ from tracer.functions.reductions import Axis
 from tracer.tensors.tensor import Tensor
 
 P = ParamSpec("P")
-Function = Callable[..., Any]
+Function = Callable[..., Tensor]
 
 
 class Extremum(NamedTuple):
@@ -61,8 +61,7 @@ def _reduced(
 ) -> Tensor:
     chosen = axis_of(dim, axis)
     axes = tuple(chosen) if isinstance(chosen, list) else chosen
-    result: Tensor = function(x, axis=axes, keepdims=keepdims, **options)
-    return result
+    return function(x, axis=axes, keepdims=keepdims, **options)
 
 
 def _cast(x: Any, dtype: Any) -> Any:
@@ -130,8 +129,7 @@ def _along_last(
     dtype: Any = None,
 ) -> Tensor:
     chosen = axis_of(dim, axis)
-    result: Tensor = function(_cast(x, dtype), axis=-1 if chosen is None else chosen)
-    return result
+    return function(_cast(x, dtype), axis=-1 if chosen is None else chosen)
 
 
 def _extremum(
@@ -146,7 +144,7 @@ def _extremum(
         return values(x, keepdims=keepdims)
     place = normalize_axis(chosen, x.ndim)
     indices = positions(x, axis=place, keepdims=True)
-    found: Tensor = apply("GatherElements", x, indices, axis=place)
+    found = apply("GatherElements", x, indices, axis=place)
     if not keepdims:
         found, indices = (apply("Squeeze", t, axes=(place,)) for t in (found, indices))
     return Extremum(found, indices)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ops import dims
 from ops.errors import ShapeError
 from ops.types import normalize_axis, short
 from tracer.functions.creation import as_tensor
@@ -54,9 +55,7 @@ class Flatten(Module):
             raise ShapeError(f"Flatten of {short(x.type)}: {error}") from None
         if start > end:
             raise ShapeError(f"Flatten: start_dim {start} lies behind end_dim {end}")
-        size: Any = 1
-        for d in x.shape[start : end + 1]:
-            size = size * d
+        size = dims.product(x.shape[start : end + 1])
         return reshape(x, (*x.shape[:start], size, *x.shape[end + 1 :]))
 
     def extra_repr(self) -> str:
