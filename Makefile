@@ -11,7 +11,8 @@ PY := $(VENV)/bin/python
 JOBS ?= 2
 TESTS ?=
 EXAMPLES ?= 2000
-PYTEST := $(PY) -m pytest -q -n $(JOBS)
+# Each process begins with its part of the files, slowest first (tests/conftest.py); who has done takes from the other's end.
+PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist worksteal
 
 # Tried in this order when PYTHON is not given. Each is run, not only looked up: a name on the path may be a shim.
 PYTHON ?= python3.13 python3.12 python3.11 python3.14 python3 python
@@ -40,7 +41,7 @@ demo: $(VENV)/.with-examples  ## train a network on handwritten digits, show its
 	@$(PY) examples/digits.py
 
 test: $(VENV)/.with-dev  ## run the tests, starting from an empty kernel cache
-	@$(PYTEST) --fresh-kernels $(TESTS)
+	@$(PYTEST) --fresh-kernels --durations 10 $(TESTS)
 
 test-torch: $(VENV)/.with-dev $(VENV)/.with-torch  ## run the comparisons with PyTorch
 	@$(PYTEST) -m torch $(TESTS)
@@ -60,9 +61,11 @@ bench: $(VENV)/.with-bench  ## measure against JAX and PyTorch, table on screen 
 	@$(MAKE) --no-print-directory $(VENV)/.with-torch || echo "bench: going on without torch"
 	@$(PY) -m benchmarks $(BENCH)
 
-fuzz: $(VENV)/.with-dev  ## search random programs for wrong answers, a quarter of an hour (EXAMPLES=20000: ten times as long)
+fuzz: $(VENV)/.with-dev  ## search random programs, run the tests as on lesser CPUs, half an hour (EXAMPLES=20000: search ten times as long)
 	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(PYTEST) -m fuzz $(TESTS)
 	@TEST_KERNELS=compiled $(PYTEST) -m "kernels and not fuzz and not torch" $(TESTS)  # all that runs as Python in make test
+	@$(PY) tests/cpus.py avx2 $(PYTEST) --fresh-kernels $(TESTS)  # all that make test runs: up to 10 minutes, as there
+	@$(PY) tests/cpus.py x86-64 $(PYTEST) --fresh-kernels -m "cpu and not fuzz and not torch" $(TESTS)  # up to 10 minutes
 
 mutate: $(VENV)/.with-dev  ## spoil every operator in turn and see that the tests catch it
 	@$(PY) tests/mutate.py

@@ -32,6 +32,8 @@ from tests.support.execute_gemm import compiled, in_order, run
 from tests.support.plain_gemm import Memory, plain
 from tests.support.products import product_by_rule
 
+pytestmark = pytest.mark.cpu
+
 Array = npt.NDArray[Any]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")

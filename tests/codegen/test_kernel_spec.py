@@ -41,6 +41,8 @@ from tests.support.kernel_specs import (
     store,
 )
 
+pytestmark = pytest.mark.cpu
+
 MASKED, PEELED = Schedule(tail="masked"), Schedule(tail="peeled")
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.products import product_by_rule, within_rounding
 
+pytestmark = pytest.mark.cpu
+
 Array = np.ndarray[Any, Any]
 DTYPES = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.__name__)

@@ -21,6 +21,8 @@ from codegen.vector.primitives import PRIMITIVES, Primitive
 from codegen.vector.readings import OPERATORS, Reading
 from tests.support.cpus import AVX2, has
 
+pytestmark = pytest.mark.cpu
+
 MEMORY_DTYPE = {e: np.dtype(name) for name, e in MEMORY_ELEMENT.items() if name != "bfloat16"}
 MEMORY_DTYPE["bf16"] = np.dtype(ml_dtypes.bfloat16)
 SYMBOLS = {

@@ -22,6 +22,8 @@ from tracer.ir.interpreter import interpret
 from tracer.nn import functional
 from tracer.tracing.recording.recorder import Recorder, recording
 
+pytestmark = pytest.mark.cpu
+
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((3, 4)), RNG.standard_normal((3, 4))

@@ -13,6 +13,8 @@ import tracer.nn.functional as F
 from tests.support.accuracy import difference_in_ulp
 from tracer import trace
 
+pytestmark = pytest.mark.cpu
+
 Array = np.ndarray[Any, Any]
 
 MANY = 10_000_000

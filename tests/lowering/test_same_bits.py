@@ -24,6 +24,8 @@ from tracer import passes, trace
 from tracer.ir.interpreter import interpret
 from tracer.tracing.arguments.signature import Call
 
+pytestmark = pytest.mark.cpu
+
 Array = np.ndarray[Any, Any]
 SIZES = (1, *(s for c in (CHUNK, CHUNK_ELEMENTS) for s in (c - 1, c, c + 1, 10 * c + 7)))
 THREADS = (1, 2, 3, 7)

@@ -18,6 +18,8 @@ import tracer.nn.functional as F
 from tracer import nn, optim, trace
 from tracer.nn import init
 
+pytestmark = pytest.mark.cpu
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

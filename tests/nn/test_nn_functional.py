@@ -13,6 +13,8 @@ import tracer
 import tracer.nn.functional as F
 from tracer import grad, trace
 
+pytestmark = pytest.mark.cpu
+
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((6, 5)), RNG.standard_normal((6, 5))

@@ -22,6 +22,8 @@ from tracer.ir.interpreter import interpret
 from tracer.onnx import DEFAULT_OPSET, OPSETS, export_graph
 from tracer.onnx.kernels import MISSING
 
+pytestmark = pytest.mark.cpu
+
 Array = np.ndarray[Any, Any]
 onnxruntime.set_default_logger_severity(4)
 

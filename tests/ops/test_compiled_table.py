@@ -27,6 +27,8 @@ from tracer.lowering import fuse
 from tracer.runtime.executable import Executable
 from tracer.tensors.tensor import Tensor
 
+pytestmark = pytest.mark.cpu
+
 Array = np.ndarray[Any, Any]
 WALKED = [op for op in TABLE.values() if not isinstance(op.compute, Control)]
 COMMON = ("float32", "int64", "bool", "uint64")

@@ -21,6 +21,8 @@ from ops.types import FLOATING, Type, dtype_name, normalize_axes, numpy_dtype
 from tests.support.accuracy import difference_in_ulp
 from tests.support.evaluate import ArrayBuilder, TypeBuilder, Value, evaluate, gradients
 
+pytestmark = pytest.mark.cpu
+
 Array = np.ndarray[Any, Any]
 REDUCTIONS = tuple(o for o in TABLE.values() if isinstance(o.compute, Reduction))
 inf, nan = np.inf, np.nan

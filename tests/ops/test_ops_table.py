@@ -34,6 +34,8 @@ from ops.types import DTYPES, FLOATING, Type, is_floating
 from tests.support.accuracy import difference_in_ulp
 from tests.support.evaluate import ArrayBuilder, TypeBuilder, Value, evaluate
 
+pytestmark = pytest.mark.cpu
+
 OPERATORS = tuple(o for o in TABLE.values() if not o.block_names)
 each_operator = pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
 

@@ -20,6 +20,8 @@ from ops.types import Type, dtype_name, numpy_dtype
 from tests.support.accuracy import difference_in_ulp
 from tests.support.evaluate import evaluate
 
+pytestmark = pytest.mark.cpu
+
 Array = np.ndarray[Any, Any]
 SCALARS = tuple(o for o in TABLE.values() if isinstance(o.compute, Scalar))
 

@@ -13,6 +13,8 @@ import pytest
 import tracer
 from tracer import nn, optim, trace
 
+pytestmark = pytest.mark.cpu
+
 SHAPES = ((3, 4), (5,))
 
 

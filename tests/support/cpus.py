@@ -55,14 +55,19 @@ def _numpy_features(cpu: str) -> list[str]:
     return [name for name in found if cpu == "x86-64" or "AVX512" in name or name == "X86_V4"]
 
 
-def main(cpu: str, *command: str) -> int:
+def is_at_least(cpu: str) -> bool:
+    """Whether this machine can run what is made for such a CPU, and be told to do so."""
+    if platform.system() != "Linux" or platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    return cpu == "x86-64" or (has("avx2") and has("fma"))
+
+
+def main(cpu: str = "", *command: str) -> int:
     """Run a command as on such a CPU, in the place of this process; 0 where that cannot be."""
-    here = platform.machine().lower(), platform.system()
-    if here not in (("x86_64", "Linux"), ("amd64", "Linux")):
-        print(f"{cpu}: nothing to do on {platform.system()} {platform.machine()}")
-        return 0
-    if cpu == "avx2" and not (has("avx2") and has("fma")):
-        print("avx2: nothing to do, this CPU has none")
+    if cpu not in _LIBRARIES or not command:
+        raise SystemExit(f"expected {' or '.join(_LIBRARIES)}, and a command; got {cpu}")
+    if not is_at_least(cpu):
+        print(f"{cpu}: nothing to do on this {platform.system()} {platform.machine()}")
         return 0
     print(f"as on a CPU with {cpu} only:", flush=True)
     os.execvpe(command[0], command, {**os.environ, **environment(cpu)})

@@ -15,6 +15,8 @@ import pytest
 import tracer
 from tracer import nn, optim, trace
 
+pytestmark = pytest.mark.cpu
+
 
 def array(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
