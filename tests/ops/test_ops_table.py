@@ -393,9 +393,9 @@ def assert_exact(operator: Operator, arrays: list[np.ndarray[Any, Any]]) -> None
         pairs = zip(*(a.ravel().tolist() for a in arrays), strict=True)
         exact = [MPMATH[operator.name](*(mpmath.mpf(v) for v in p)) for p in pairs]
         nearest = np.array([float(v) for v in exact]).astype(found.dtype).reshape(found.shape)
-    most = (
-        6 if operator.name == "Gelu" else 4
-    )  # the rounding of x / sqrt(2) counts about three times
+    # Gelu: the rounding of x / sqrt(2) counts about three times; and far below 0 two exponentials are
+    # multiplied, each of which may be one unit off more or less on another CPU, whose library has its own.
+    most = 8 if operator.name == "Gelu" else 4
     assert difference_in_ulp(found, nearest) <= (1 if found.dtype == np.float32 else most)
 
 
