@@ -64,8 +64,8 @@ bench: $(VENV)/.with-bench  ## measure against JAX and PyTorch, table on screen 
 fuzz: $(VENV)/.with-dev  ## search random programs, run the tests as on lesser CPUs, half an hour (EXAMPLES=20000: search ten times as long)
 	@HYPOTHESIS_PROFILE=fuzz FUZZ_EXAMPLES=$(EXAMPLES) $(PYTEST) -m fuzz $(TESTS)
 	@TEST_KERNELS=compiled $(PYTEST) -m "kernels and not fuzz and not torch" $(TESTS)  # all that runs as Python in make test
-	@$(PY) tests/cpus.py avx2 $(PYTEST) --fresh-kernels $(TESTS)  # all that make test runs: up to 10 minutes, as there
-	@$(PY) tests/cpus.py x86-64 $(PYTEST) --fresh-kernels -m "cpu and not fuzz and not torch" $(TESTS)  # up to 10 minutes
+	@$(PY) tests/support/cpus.py avx2 $(PYTEST) --fresh-kernels $(TESTS)  # all that make test runs: up to 10 minutes, as there
+	@$(PY) tests/support/cpus.py x86-64 $(PYTEST) --fresh-kernels -m "cpu and not fuzz and not torch" $(TESTS)  # up to 10 minutes
 
 mutate: $(VENV)/.with-dev  ## spoil every operator in turn and see that the tests catch it
 	@$(PY) tests/mutate.py

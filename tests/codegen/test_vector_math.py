@@ -56,7 +56,7 @@ def no_instructions() -> set[str]:
     """Functions that have no instruction on the x86 that kernels are compiled for: the library's, which round
     once as instructions do, are called then. The others are ours on every CPU.
     """
-    from codegen.target import kernels_have
+    from codegen.cpu_features import kernels_have
 
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return set()

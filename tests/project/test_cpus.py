@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests import cpus
+from tests.support import cpus
 
 CODE = """
 import numpy as np
-from codegen.target import cpu, register_bytes
+from codegen.cpu_features import cpu, register_bytes
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 import tracer
 x = np.linspace(-1, 1, 100, dtype="f4")
 tracer.trace(tracer.exp)(x)
-from codegen.target import kernels_have
+from codegen.cpu_features import kernels_have
 print(register_bytes(), kernels_have("fma"), kernels_have("avx512f"))
 print(*[name for name in __cpu_dispatch__ if __cpu_features__[name]])
 """
