@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # Every library that a package may import, anywhere in it. The narrower rules follow below.
 ALLOWED = {
     "ops": {"ops", "numpy", "scipy", "ml_dtypes"},
-    "codegen": {"ops", "codegen", "numpy", "scipy", "ml_dtypes", "numba", "llvmlite"},
+    "codegen": {"ops", "codegen", "numpy", "ml_dtypes", "numba", "llvmlite"},
     "tracer": {
         "ops",
         "codegen",
