@@ -193,9 +193,9 @@ class Walk:
                 else dx
                 for edge, type_, dx in zip(node.edges, types, results, strict=True)
             )
-        if MODES.interpreter.looks_for_anomalies():
-            assert MODES.anomaly is not None
-            MODES.anomaly.look_at_gradients(node, found)
+        anomaly_mode = MODES.interpreter.anomaly_mode()
+        if anomaly_mode is not None:
+            anomaly_mode.look_at_gradients(node, found)
         if node.hooks is not None:
             found = hooks.run_after(node.hooks.after, found, types, gradients)
         for edge, dx in zip(node.edges, found, strict=True):
@@ -212,7 +212,7 @@ def _sum(old: Tensor, more: Tensor, giver: GradientNode | None) -> Tensor:
 
 def _attributed(node: GradientNode) -> AbstractContextManager[None]:
     """What is computed inside is the node's gradient, for those who ask where a value comes from."""
-    return MODES.interpreter.gradient_of(node)
+    return MODES.interpreter.computing_gradient_of(node)
 
 
 def nodes_between(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[GradientNode]:

@@ -234,6 +234,6 @@ def _write(tensor: Tensor, gradient: Tensor, known: set[int]) -> None:
 
 def _own(gradient: Tensor, leaf: Tensor, known: set[int]) -> Tensor:
     """A gradient for `.grad`, which may be changed in place: it shares neither object nor memory with anything else."""
-    alone = MODES.interpreter.own_gradient(gradient, leaf, known)
+    alone = MODES.interpreter.is_unshared_gradient(gradient, leaf, known)
     result: Tensor = gradient if alone else BUILDER.op("Cast", gradient, to=gradient.type.dtype)
     return result

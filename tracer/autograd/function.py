@@ -20,7 +20,6 @@ from tracer.autograd.function_node import FunctionContext, FunctionNode, refuse_
 from tracer.core.source_lines import located
 from tracer.custom.onnx_symbolic import form_of
 from tracer.dispatch.apply import apply as apply_named
-from tracer.dispatch.view_updates import set_history
 from tracer.functions.creation import as_tensor, copied
 from tracer.functions.in_place import require_changeable
 from tracer.functions.public import public
@@ -289,7 +288,7 @@ def _attach(
     ctx.seal(node, given, outputs)
     for number, (y, has_gradient) in enumerate(zip(outputs, differentiable, strict=True)):
         if has_gradient and id(y) in dirty:
-            set_history(y, node, number)
+            MODES.interpreter.set_history(y, node, number)
         elif has_gradient:
             y._requires_grad, y._grad_fn, y.output_number = True, node, number
 

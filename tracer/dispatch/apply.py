@@ -31,7 +31,7 @@ def apply(name: str, *inputs: Tensor, **attrs: Any) -> Tensor:
 
 
 def apply_operator(op: Operator, inputs: tuple[Tensor, ...], attrs: dict[str, Any]) -> Any:
-    """`apply` for a record; a tuple of Tensors when it has several outputs."""
+    """`apply` with the operator itself, without the user's line in errors; a tuple of Tensors when it has several outputs."""
     interpreter = MODES.interpreter
     inputs = interpreter.operands(inputs)
     needs: tuple[bool, ...] | None = None
@@ -86,12 +86,12 @@ def attach_history(
 
 def _expanded(compute: Composite, name: str, n: Application) -> Any:
     """The operators that one is made of, applied."""
-    if not MODES.interpreter.looks_for_anomalies():
+    anomaly_mode = MODES.interpreter.anomaly_mode()
+    if anomaly_mode is None:
         return compute.rule(BUILDER, n)
-    assert MODES.anomaly is not None
-    with MODES.anomaly.within():
+    with anomaly_mode.within():
         result = compute.rule(BUILDER, n)
-    MODES.anomaly.look_at(name, n.inputs, result if isinstance(result, tuple) else (result,))
+    anomaly_mode.look_at(name, n.inputs, result if isinstance(result, tuple) else (result,))
     return result
 
 

@@ -1,7 +1,7 @@
 """Eager execution: operators compute at once, on memory that Tensors share; Python state is what it says.
 
 Knows NumPy's memory, the operators' references and, for operators with one body for all, their compiled kernels. Must not know
-that anything is recorded.
+traces.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from ops.errors import ArgumentError
 from ops.operator import TABLE, Attributes, Operator, run_reference
 from ops.reference import HALF
-from ops.types import Type, dtype_name, is_floating, short
+from ops.types import Type, dtype_name, is_floating
 from tracer.core.config import CONFIG
 from tracer.dispatch import view_updates
 from tracer.ir.graph import GraphBuilder
 from tracer.runtime.executable import Executable
+from tracer.tensors.anomaly_mode import AnomalyMode
 from tracer.tensors.interpreter import Interpreter
 from tracer.tensors.modes import MODES, Flag, set_default_interpreter
 from tracer.tensors.tensor import Tensor, intern
-from tracer.tensors.view import link
+from tracer.tensors.view import link, not_writable_error
 
 Array = np.ndarray[Any, Any]
 
@@ -124,7 +124,7 @@ class Eager(Interpreter):
         """There are no stand-ins."""
         return None
 
-    def changed_argument(self, x: Tensor) -> Tensor | None:
+    def note_recorded_change(self, x: Tensor) -> Tensor | None:
         """There are no stand-ins."""
         return None
 
@@ -147,7 +147,7 @@ class Eager(Interpreter):
         elif view.recorded and view.base._requires_grad is not False:
             view_updates.give_history(x, view_updates.history_of(view))
 
-    def alias(self, x: Tensor) -> Tensor:
+    def frozen(self, x: Tensor) -> Tensor:
         """A Tensor on x's memory; a change of the memory is counted for both."""
         return x._frozen()
 
@@ -164,7 +164,7 @@ class Eager(Interpreter):
         return x if not isinstance(version, int) or x._version == version else None
 
     # ---- changes in place
-    def write(self, x: Tensor, new: Tensor, recorded: bool, fresh: bool) -> None:
+    def write(self, x: Tensor, new: Tensor, recorded: bool, fresh: bool = False) -> None:
         """Into x's memory at once, where all views of it see it; histories follow."""
         history = view_updates.new_history(x, new, recorded, fresh, view_updates.HISTORY)
         target = x._data()
@@ -184,8 +184,8 @@ class Eager(Interpreter):
 
     def require_writeable(self, x: Tensor) -> None:
         """See `Interpreter`."""
-        if not x.array.flags.writeable:
-            raise no_room(x)
+        if not self.elements(x).flags.writeable:
+            raise not_writable_error(x)
 
     def keep_elements(self, x: Tensor) -> None:
         """A copy of them: the memory is overwritten now."""
@@ -198,10 +198,10 @@ class Eager(Interpreter):
             x._array = np.array(x._array, order="C")
             x._pointer, x._changes = 0, None
 
-    def picked(self, part: Tensor, x: Tensor) -> None:
+    def index_picked(self, part: Tensor, x: Tensor) -> None:
         """A gathered part is a copy, as NumPy's."""
 
-    def assigned(self, value: object) -> None:
+    def value_assigned(self, value: object) -> None:
         """Nothing waits for it."""
 
     def assign_elements(self, x: Tensor, put: Any) -> bool:
@@ -231,22 +231,26 @@ class Eager(Interpreter):
         """At once."""
         x._grad = value
 
-    def own_gradient(self, gradient: Tensor, leaf: Tensor, known: set[int]) -> bool:
+    def is_unshared_gradient(self, gradient: Tensor, leaf: Tensor, known: set[int]) -> bool:
         """See `Interpreter`."""
         array = gradient._array
         alone = array is None or (array.flags.owndata and array.flags.writeable)
         return alone and id(gradient) not in known and id(array) not in known
 
-    def gradient_of(self, node: Any) -> AbstractContextManager[None]:
+    def computing_gradient_of(self, node: Any) -> AbstractContextManager[None]:
         """Anomaly mode names it."""
         return nullcontext() if MODES.anomaly is None else MODES.anomaly.within(node)
 
     def require_inside(self, node: Any) -> None:
         """All history is eager's."""
 
-    def looks_for_anomalies(self) -> bool:
-        """Where the mode is on."""
-        return MODES.anomaly is not None
+    def anomaly_mode(self) -> AnomalyMode | None:
+        """The thread's."""
+        return MODES.anomaly
+
+    def runs_programs(self) -> bool:
+        """It does."""
+        return True
 
     def begin_call(self, inputs: list[Tensor]) -> Any:
         """Nobody keeps calls."""
@@ -333,7 +337,7 @@ def _view(
     op: Operator, inputs: tuple[Tensor, ...], attrs: Attributes, types: Sequence[Type]
 ) -> tuple[Tensor, ...]:
     """The results of an operator that rearranges, in the operand's memory where NumPy takes no copy."""
-    arrays = [x.array for x in inputs]
+    arrays = [EAGER.elements(x) for x in inputs]
     results = run_reference(op, arrays, attrs)
     outputs = tuple([Tensor.of_array(a, t) for a, t in zip(results, types, strict=True)])
     operand = arrays[0]
@@ -433,11 +437,3 @@ def run_kernel(op: Operator, inputs: tuple[Tensor, ...], attrs: Attributes) -> t
             _KERNELS.clear()
         _KERNELS[key] = executable
     return tuple(executable(inputs))
-
-
-def no_room(x: Tensor) -> ArgumentError:
-    """The error for a Tensor whose memory cannot be written to."""
-    return ArgumentError(
-        f"{short(x.type)} cannot be changed in place: several of its elements share memory (it was broadcast), or its memory is "
-        "read-only; use x.clone() first"
-    )

@@ -22,11 +22,6 @@ from tracer.tensors.view import View, steps_of
 # ---- what a Tensor is now ------------------------------------------------------------------------
 
 
-def current(x: Tensor) -> Tensor:
-    """The Tensor with its value and history brought up to date; see `Interpreter.current`."""
-    return MODES.interpreter.current(x)
-
-
 def history_of(view: View) -> Tensor:
     """A Tensor with the history that a view has by its base; eager its elements lie in the base's memory anyway."""
     found = view.base
@@ -91,7 +86,7 @@ def scatter(builder: Any, step: View, x: Any, part: Any) -> Any:
 
 def snapshot(x: Tensor) -> Tensor:
     """x as it is now, with its history: what comes later does not show. Eager it shares memory until that is written."""
-    x = current(x)
+    x = MODES.interpreter.current(x)
     result = frozen(x)
     result._requires_grad, result._grad_fn = x._requires_grad, x._grad_fn
     result.output_number = x.output_number
@@ -100,15 +95,7 @@ def snapshot(x: Tensor) -> Tensor:
 
 def frozen(x: Tensor) -> Tensor:
     """x's elements now, without history. Eager they are in x's memory, and a later change is counted."""
-    return MODES.interpreter.alias(x)
-
-
-def write(x: Tensor, new: Tensor, recorded: bool, fresh: bool = False) -> None:
-    """x's elements become new's, of the same type; what shares x's memory sees it.
-
-    `recorded`: the history follows too, or the flag of a volatile value. `fresh`: new was made for this and nobody else has it.
-    """
-    MODES.interpreter.write(x, new, recorded, fresh)
+    return MODES.interpreter.frozen(x)
 
 
 def new_history(
@@ -142,7 +129,7 @@ def write_history(
         if put is not None:
             put(target, new)
         if recorded:
-            give_history(target, current(new))
+            give_history(target, MODES.interpreter.current(new))
         target._generation += 1
         if view is None:
             return
@@ -162,11 +149,6 @@ def _replaced(builder: Any, view: View, part: Tensor) -> Tensor:
     for step, x in zip(reversed(steps), reversed(whole), strict=False):
         part = scatter(builder, step, x, part)
     return part
-
-
-def set_history(x: Tensor, node: Any, number: int) -> None:
-    """x's elements were changed by what a history node stands for; its base and other views follow."""
-    MODES.interpreter.set_history(x, node, number)
 
 
 def set_flag(x: Tensor, flag: Flag) -> None:

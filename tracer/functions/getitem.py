@@ -194,7 +194,7 @@ def get_item(x: Tensor, key: Any, size: Size | None = None) -> Tensor:
     if indices:
         part = _gathered(x, items)
         if not any(index.ndim for index in indices):
-            MODES.interpreter.picked(part, x)  # a view where the indices are known
+            MODES.interpreter.index_picked(part, x)  # a view where the indices are known
         return part
     result, dropped = _sliced(x, items)
     axes = [item for item in items if item.axis is None or item.axis not in dropped]

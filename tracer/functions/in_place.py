@@ -13,12 +13,12 @@ from typing import Any
 from ops.errors import ArgumentError, DTypeError, GradError, ShapeError
 from ops.types import is_floating, is_integer, short
 from tracer.dispatch.apply import apply
-from tracer.dispatch.eager import no_room
-from tracer.dispatch.view_updates import current, snapshot, write
+from tracer.dispatch.view_updates import snapshot
 from tracer.functions.creation import as_tensor, cast
 from tracer.tensors.grad_mode import no_grad
 from tracer.tensors.modes import INFERENCE, MODES, Untracked
 from tracer.tensors.tensor import Tensor
+from tracer.tensors.view import not_writable_error
 
 
 def change(x: Tensor, function: Any, *operands: Any, **options: Any) -> Tensor:
@@ -37,14 +37,15 @@ def change(x: Tensor, function: Any, *operands: Any, **options: Any) -> Tensor:
         **{name: old if y is x else y for name, y in options.items()},
     )
     fresh = new is not old and all(new is not y for y in given)
+    # Who still holds `old` when our own references are gone is a history node, whose rule reads it.
     del given, operands, options
     new = _fitted(x, new)
-    kept = weakref.ref(old)
+    old_reference = weakref.ref(old)
     del old
-    saved = kept()
-    if saved is not None:  # a gradient rule needs the old elements
+    saved = old_reference()
+    if saved is not None:
         MODES.interpreter.keep_elements(saved)
-    write(x, new, recorded=True, fresh=fresh)
+    MODES.interpreter.write(x, new, recorded=True, fresh=fresh)
     return x
 
 
@@ -56,10 +57,10 @@ def require_changeable(x: Tensor, operands: Sequence[Any] = ()) -> bool:
     MODES.interpreter.change_begins(x)
     if x.type.weak:
         raise ArgumentError("a Python number is not changed in place; make a new one (x = x + y)")
-    x = current(x)
+    x = MODES.interpreter.current(x)
     view = x._view
     if view is not None and view.overlaps:
-        raise no_room(x)
+        raise not_writable_error(x)
     mark = x._requires_grad
     if isinstance(mark, Untracked) and mark.inference and MODES.grad_enabled is not INFERENCE:
         raise GradError(
@@ -77,11 +78,11 @@ def require_changeable(x: Tensor, operands: Sequence[Any] = ()) -> bool:
 
 def require_history(x: Tensor) -> None:
     """Raise `GradError` where a change of x that is recorded has no history to go on from: a leaf's, a view's of a leaf."""
-    x = current(x)
+    x = MODES.interpreter.current(x)
     _require_history(x)
     view = x._view
     if view is None or view.op is not None:
-        passed = MODES.interpreter.changed_argument(x if view is None else view.base)
+        passed = MODES.interpreter.note_recorded_change(x if view is None else view.base)
         if passed is not None:
             _require_history(passed)
 
@@ -94,7 +95,7 @@ def _require_history(x: Tensor) -> None:
             "make a new Tensor (x = x + y)"
         )
     if view is not None and view.op is not None:
-        base = current(view.base)
+        base = MODES.interpreter.current(view.base)
         if base.grad_fn is None and base.requires_grad:
             raise GradError(
                 f"{short(x.type)} is a view of a leaf {short(base.type)} that requires a gradient, and is changed in place; do "
@@ -129,7 +130,7 @@ def _fitted(x: Tensor, new: Tensor) -> Tensor:
 def _put(x: Tensor, new: Tensor, recorded: bool) -> Tensor:
     new = _fitted(x, new)
     MODES.interpreter.require_writeable(x)
-    write(x, new, recorded)
+    MODES.interpreter.write(x, new, recorded)
     return x
 
 

@@ -219,7 +219,7 @@ def set_item(x: Tensor, key: Any, value: Any) -> None:
 
     With a gradient through x and value, and through all views of x. Every key that x[key] takes.
     """
-    MODES.interpreter.assigned(value)
+    MODES.interpreter.value_assigned(value)
     new = value_for(x, value)
     keys = [
         part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, Tensor)

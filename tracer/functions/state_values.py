@@ -14,7 +14,6 @@ import numpy as np
 from ops.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from ops.reference import as_dtype
 from ops.types import Type, dtype_name, is_floating, numpy_dtype, short
-from tracer.dispatch.view_updates import write as _write
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 
@@ -84,4 +83,4 @@ def assign(target: Tensor, new: Tensor) -> None:
     """target[...] = new: in its memory at once, or when the program that is being traced runs."""
     if new.type.shape != target.type.shape or new.type.dtype != target.type.dtype:
         raise TraceError(f"cannot assign {short(new.type)} to {short(target.type)}")
-    _write(target, new, recorded=False)
+    MODES.interpreter.write(target, new, recorded=False)

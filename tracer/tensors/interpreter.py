@@ -1,7 +1,7 @@
 """Who computes: the one interface that eager execution and recording implement.
 
 `MODES.interpreter` is what runs in a thread: `tracer.dispatch.eager.EAGER`, or the recorder of a trace. Code above asks it to do
-things and never asks which one it is. What only one of the two can do (reading elements now; setting state when a program has
+things and does not ask which one it is. What only one of the two can do (reading elements now; setting state when a program has
 run) is a method of both that says what becomes of it. Forward-mode derivatives, batching and devices are further interpreters.
 
 Knows Tensors. Must not know any interpreter.
@@ -19,6 +19,7 @@ import numpy as np
 from ops.operator import Attributes, Operator
 
 if TYPE_CHECKING:
+    from tracer.tensors.anomaly_mode import AnomalyMode
     from tracer.tensors.modes import Flag
     from tracer.tensors.tensor import Tensor
 
@@ -41,7 +42,8 @@ class Interpreter(ABC):
 
     @abstractmethod
     def constant(self, value: Any, dtype: str, weak: bool = False) -> Tensor:
-        """A Tensor of a number or array that nothing else knows. `weak`: it came from a Python number."""
+        """A Tensor of a number or array that nothing else knows. `weak`: it came from a Python number; eager that is not kept, as
+        promotion has used it."""
 
     @abstractmethod
     def from_array(self, array: Array) -> Tensor:
@@ -78,8 +80,8 @@ class Interpreter(ABC):
         """The argument of the call that x stands for; None for others."""
 
     @abstractmethod
-    def changed_argument(self, x: Tensor) -> Tensor | None:
-        """The same for a change of x that is recorded for gradients."""
+    def note_recorded_change(self, x: Tensor) -> Tensor | None:
+        """Note that a change of x is recorded for gradients; the argument that x stands for, None for others."""
 
     @abstractmethod
     def current(self, x: Tensor) -> Tensor:
@@ -90,8 +92,9 @@ class Interpreter(ABC):
         """Derive a view anew if its base has changed since."""
 
     @abstractmethod
-    def alias(self, x: Tensor) -> Tensor:
-        """Another Tensor with x's elements as they are now, without history."""
+    def frozen(self, x: Tensor) -> Tensor:
+        """x's elements without history. Eager they are in x's memory, so that a later change has to be looked for (`at_version`);
+        in a trace they are the value of now."""
 
     @abstractmethod
     def detach(self, x: Tensor) -> Tensor:
@@ -99,7 +102,7 @@ class Interpreter(ABC):
 
     @abstractmethod
     def version_of(self, x: Tensor) -> Any:
-        """What is another one after x was changed in place."""
+        """A token that is another one after every change of x in place; compare it with `at_version` only."""
 
     @abstractmethod
     def at_version(self, x: Tensor, version: Any) -> Tensor | None:
@@ -107,8 +110,12 @@ class Interpreter(ABC):
 
     # ---- changes in place
     @abstractmethod
-    def write(self, x: Tensor, new: Tensor, recorded: bool, fresh: bool) -> None:
-        """See `tracer.dispatch.view_updates.write`."""
+    def write(self, x: Tensor, new: Tensor, recorded: bool, fresh: bool = False) -> None:
+        """x's elements become new's, of the same type; what shares x's memory sees it.
+
+        `recorded`: the history follows too, or the flag of a volatile value. `fresh`: new was made for this, and nobody else has
+        it.
+        """
 
     @abstractmethod
     def set_history(self, x: Tensor, node: Any, number: int) -> None:
@@ -131,12 +138,12 @@ class Interpreter(ABC):
         """Give a new Tensor memory that nothing else shares."""
 
     @abstractmethod
-    def picked(self, part: Tensor, x: Tensor) -> None:
-        """A part is x[i] with a Tensor i: a view of x if i is known."""
+    def index_picked(self, part: Tensor, x: Tensor) -> None:
+        """Told that a part is x[i] with a Tensor i: a view of x if i is known."""
 
     @abstractmethod
-    def assigned(self, value: object) -> None:
-        """A value is assigned to a part of a Tensor."""
+    def value_assigned(self, value: object) -> None:
+        """Told that a value is assigned to a part of a Tensor."""
 
     @abstractmethod
     def assign_elements(self, x: Tensor, put: Any) -> bool:
@@ -164,11 +171,11 @@ class Interpreter(ABC):
         """x.grad = value."""
 
     @abstractmethod
-    def own_gradient(self, gradient: Tensor, leaf: Tensor, known: set[int]) -> bool:
+    def is_unshared_gradient(self, gradient: Tensor, leaf: Tensor, known: set[int]) -> bool:
         """Whether a gradient shares neither object nor memory with those that are known, by identity."""
 
     @abstractmethod
-    def gradient_of(self, node: Any) -> AbstractContextManager[None]:
+    def computing_gradient_of(self, node: Any) -> AbstractContextManager[None]:
         """What is applied inside computes the gradient of a recorded operation."""
 
     @abstractmethod
@@ -176,8 +183,12 @@ class Interpreter(ABC):
         """Raise `TraceError` for a history node that a backward of what runs now must not reach."""
 
     @abstractmethod
-    def looks_for_anomalies(self) -> bool:
-        """Whether anomaly mode looks at elements now."""
+    def anomaly_mode(self) -> AnomalyMode | None:
+        """What looks at elements as they are computed, where it is on."""
+
+    @abstractmethod
+    def runs_programs(self) -> bool:
+        """Whether a traced function that is called now runs its program, and not its code."""
 
     @abstractmethod
     def begin_call(self, inputs: list[Tensor]) -> Any:

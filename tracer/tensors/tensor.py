@@ -14,6 +14,7 @@ from ops.errors import GradError, ShapeError, TraceError, TracerError
 from ops.types import Type, dtype_name, numpy_dtype, short
 from tracer.core.source_lines import located, user_line
 from tracer.tensors.from_data import array_of
+from tracer.tensors.gradient_flags import GradientFlags
 from tracer.tensors.methods import Methods
 from tracer.tensors.modes import INFERENCE, MODES, Flag, untracked
 
@@ -42,7 +43,7 @@ def is_plain(array: Array) -> bool:
     return bool(flags.c_contiguous and flags.aligned and array.dtype.isnative)
 
 
-class Tensor(Methods):
+class Tensor(Methods, GradientFlags):
     """An n-dimensional array that records what is done to it.
 
     Made by `tracer.tensor` and by operators. `np.asarray(t)` gives its array, NumPy arrays go in wherever a Tensor does.
@@ -307,7 +308,7 @@ class Tensor(Methods):
         return f"tensor({text}{dtype}{flags})"
 
     def _data(self) -> Array:
-        """The array, also while a trace runs (for printing)."""
+        """The array, whoever computes."""
         if self._array is None:
             self._array = self._block.array(self.type.shape, self.type.numpy)
         return self._array

@@ -11,8 +11,9 @@ from typing import Any
 from ops.compute import Composite, Strided
 from ops.compute import View as ViewCompute
 from ops.dims import Dim
+from ops.errors import ArgumentError
 from ops.operator import Application, Attributes, Operator
-from ops.types import Type
+from ops.types import Type, short
 from tracer.ir.graph import GraphBuilder, Value
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
@@ -111,6 +112,14 @@ def part_of(builder: GraphBuilder, view: View, base: Value) -> Value:
     return base
 
 
+def not_writable_error(x: Tensor) -> ArgumentError:
+    """The error for a Tensor whose memory cannot be written to."""
+    return ArgumentError(
+        f"{short(x.type)} cannot be changed in place: several of its elements share memory (it was broadcast), or its memory is "
+        "read-only; use x.clone() first"
+    )
+
+
 # ---- making views --------------------------------------------------------------------------------
 
 
@@ -136,7 +145,7 @@ def link(
     return True
 
 
-def link_alias(x: Tensor, y: Tensor) -> None:
+def link_detached(x: Tensor, y: Tensor) -> None:
     """Note that y has x's elements and a history of its own."""
     view = x._view
     if view is None:

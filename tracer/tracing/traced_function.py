@@ -13,7 +13,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from ops.errors import ArgumentError, TraceError, TracerError
 from tracer.core.config import CONFIG
 from tracer.core.source_lines import located, name_of
-from tracer.dispatch.eager import EAGER
 from tracer.ir.graph import Graph
 from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
@@ -82,7 +81,7 @@ class TracedFunction(RunsPrograms, Generic[P, R]):
     # ---- calling
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function's result, from a compiled program; inside another trace the function itself runs."""
-        if MODES.interpreter is not EAGER or not CONFIG.jit:
+        if not (CONFIG.jit and MODES.interpreter.runs_programs()):
             return self._function(*args, **kwargs)
         try:
             if not kwargs:

@@ -9,7 +9,6 @@ import numpy as np
 
 from ops.errors import ArgumentError
 from ops.types import dtype_name, is_floating
-from tracer.dispatch.view_updates import write
 from tracer.functions import activation, arithmetic, creation, logic, reductions, transcendental
 from tracer.functions.creation import Shape, as_tensor, cast, copied
 from tracer.functions.in_place import change
@@ -414,7 +413,7 @@ class Conversions:
         if new.type.strong() != self.type.strong():
             raise ArgumentError(f"x.data takes a Tensor of x's type {self.type}, got {new.type}")
         MODES.interpreter.require_writeable(self)
-        write(self, new.data, recorded=False)
+        MODES.interpreter.write(self, new.data, recorded=False)
 
 
 def _one(sizes: tuple[Any, ...]) -> Any:

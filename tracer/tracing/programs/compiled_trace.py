@@ -16,7 +16,7 @@ from tracer.autograd.compiled_backward import CompiledNode, replay
 from tracer.autograd.engine import backward
 from tracer.autograd.hooks import functions_of
 from tracer.dispatch.apply import BUILDER
-from tracer.dispatch.view_updates import set_flag, set_history
+from tracer.dispatch.view_updates import set_flag
 from tracer.functions.in_place import require_history
 from tracer.ir.graph import Graph
 from tracer.passes.dead_code import remove_dead_code
@@ -249,12 +249,12 @@ class CompiledTrace:
             for k, number in enumerate(gradients.outputs):
                 y = results[number]
                 if number in recorded.changed_histories:
-                    set_history(y, node, k)
+                    MODES.interpreter.set_history(y, node, k)
                 else:
                     y._requires_grad, y._grad_fn, y.output_number = True, node, k
         for number in recorded.changed_histories:
             if number not in gradients.outputs:
-                set_history(results[number], self.released_node(), 0)
+                MODES.interpreter.set_history(results[number], self.released_node(), 0)
 
     def _again(self, inputs: list[Any]) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
         """What makes the differentiable results anew from their sources; None if the program changed what it reads."""

@@ -73,7 +73,7 @@ class FunctionalState:
             return tensor
         return self.writable(tensor)
 
-    def changed_argument(self, tensor: Tensor) -> Tensor | None:
+    def note_recorded_change(self, tensor: Tensor) -> Tensor | None:
         """The argument that a Tensor of the trace stands for, whose change is recorded for gradients; None for others."""
         known = self._recorder.arguments.get(id(tensor))
         if known is None:

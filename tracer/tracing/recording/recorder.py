@@ -27,10 +27,11 @@ from tracer.dispatch.eager import EAGER
 from tracer.dispatch.view_updates import give_history, new_history, write_history
 from tracer.ir.call_sites import Site
 from tracer.ir.graph import GraphBuilder, Node, Origin, Value
+from tracer.tensors.anomaly_mode import AnomalyMode
 from tracer.tensors.grad_mode import enable_grad, no_grad
 from tracer.tensors.modes import MODES, Flag, Untracked, here, interpreted_by
 from tracer.tensors.tensor import Array, Tensor
-from tracer.tensors.view import View, link, link_alias, steps_of
+from tracer.tensors.view import View, link, link_detached, steps_of
 from tracer.tracing.recording.dynamic_index_views import DynamicIndexViews
 from tracer.tracing.recording.functionalization import FunctionalState
 from tracer.tracing.recording.trace_records import (
@@ -110,7 +111,7 @@ class Recorder(RunningTrace):
         return result
 
     @contextmanager
-    def gradient_of(self, node: Any) -> Iterator[None]:
+    def computing_gradient_of(self, node: Any) -> Iterator[None]:
         """What is recorded inside computes the gradient of a recorded operation."""
         before = self.gradient_origin
         self.gradient_origin = Origin(node.origin.scope, node.origin.source, gradient=True)
@@ -128,8 +129,12 @@ class Recorder(RunningTrace):
                 "result, compute this inside too, or pass x.detach()"
             )
 
-    def looks_for_anomalies(self) -> bool:
+    def anomaly_mode(self) -> AnomalyMode | None:
         """A program is looked at when it runs."""
+        return None
+
+    def runs_programs(self) -> bool:
+        """The code of a traced function becomes part of this trace."""
         return False
 
     def begin_call(self, inputs: list[Tensor]) -> Any:
@@ -327,14 +332,14 @@ class Recorder(RunningTrace):
             else:
                 x._generation += 1
 
-    def alias(self, tensor: Tensor) -> Tensor:
+    def frozen(self, tensor: Tensor) -> Tensor:
         """A Tensor of the same value."""
         return Tensor.of_value(self.value_of(tensor), self)
 
     def detach(self, tensor: Tensor) -> Tensor:
         """A Tensor of the same value that follows changes."""
-        result = self.alias(tensor)
-        link_alias(tensor, result)
+        result = self.frozen(tensor)
+        link_detached(tensor, result)
         return result
 
     def version_of(self, tensor: Tensor) -> Any:
@@ -351,7 +356,7 @@ class Recorder(RunningTrace):
         return tensor if unchanged else None
 
     # ---- changes in place
-    def write(self, tensor: Tensor, new: Tensor, recorded: bool, fresh: bool) -> None:
+    def write(self, tensor: Tensor, new: Tensor, recorded: bool, fresh: bool = False) -> None:
         """A new value for what stands for the Tensor, and for all that shares its memory."""
         history = new_history(tensor, new, recorded, fresh, BUILDER)
         write_history(self.functional_state.writable(tensor), history, BUILDER, recorded, self._put)
@@ -361,7 +366,7 @@ class Recorder(RunningTrace):
 
     def set_history(self, tensor: Tensor, node: Any, number: int) -> None:
         """See `Interpreter`."""
-        made = self.alias(tensor)
+        made = self.frozen(tensor)
         made._requires_grad, made._grad_fn, made.output_number = True, node, number
         write_history(self.functional_state.writable(tensor), made, BUILDER, True, self._put)
 
@@ -372,9 +377,9 @@ class Recorder(RunningTrace):
     def require_writeable(self, tensor: Tensor) -> None:
         """The program looks when it runs."""
 
-    def changed_argument(self, tensor: Tensor) -> Tensor | None:
+    def note_recorded_change(self, tensor: Tensor) -> Tensor | None:
         """See `Interpreter`; each call tests that the argument is neither a leaf nor a view of one."""
-        return self.functional_state.changed_argument(tensor)
+        return self.functional_state.note_recorded_change(tensor)
 
     def keep_elements(self, tensor: Tensor) -> None:
         """Values of a graph are never overwritten."""
@@ -382,11 +387,11 @@ class Recorder(RunningTrace):
     def own_memory(self, tensor: Tensor) -> None:
         """Values of a graph share none."""
 
-    def picked(self, part: Tensor, tensor: Tensor) -> None:
+    def index_picked(self, part: Tensor, tensor: Tensor) -> None:
         """See `tracer.tracing.recording.dynamic_index_views`."""
         self.dynamic_index_views.add(part, tensor)
 
-    def assigned(self, value: object) -> None:
+    def value_assigned(self, value: object) -> None:
         """See `tracer.tracing.recording.dynamic_index_views`."""
         self.dynamic_index_views.assign(value)
 
@@ -406,7 +411,7 @@ class Recorder(RunningTrace):
         """Inside; of what lies outside when the program has run."""
         self.functional_state.set_flag(tensor, flag)
 
-    def own_gradient(self, gradient: Tensor, leaf: Tensor, known: set[int]) -> bool:
+    def is_unshared_gradient(self, gradient: Tensor, leaf: Tensor, known: set[int]) -> bool:
         """Only objects can be shared."""
         return id(gradient) not in known and not leaf.is_symbolic
 

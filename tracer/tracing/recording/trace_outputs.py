@@ -13,10 +13,10 @@ import numpy as np
 import optree
 
 from tracer.autograd.hooks import refuse_left_over
-from tracer.dispatch.view_updates import write
 from tracer.functions.creation import copied
 from tracer.ir.call_sites import fold
 from tracer.ir.graph import Graph, Value
+from tracer.tensors.modes import MODES
 from tracer.tensors.tensor import Tensor
 from tracer.tracing.arguments.signature import NAMESPACE
 from tracer.tracing.recording.functionalization import Flags
@@ -73,7 +73,7 @@ def collect_outputs(
     values, outputs = Numbered(), ProgramOutputs()
     outputs.results = values.add(recorder.strengthen(x) for x in tensors)
     for old, new in rebound:  # the results are what they were before
-        write(old, new, recorded=False)
+        MODES.interpreter.write(old, new, recorded=False)
     state.define_views()
     mutated = state.mutated
     changed = [shadow for _, shadow in mutated]
